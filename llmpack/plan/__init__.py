@@ -1,0 +1,1 @@
+"""Every shape decided before anything is built."""
