@@ -1,0 +1,1 @@
+"""From a checkpoint to an artifact, phase by phase."""

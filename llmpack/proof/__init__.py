@@ -1,0 +1,1 @@
+"""The numeric proof: compiled programs against transformers."""
