@@ -1,0 +1,1 @@
+"""Slots, scheduler, sampler, detokenizer and engine. Imports neither torch nor the compiler."""
