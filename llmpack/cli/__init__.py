@@ -1,0 +1,1 @@
+"""The command line: the only place that catches errors and talks to a person."""
