@@ -126,3 +126,8 @@ class DecoderSpec:
     learned_positions: int | None = None
     final_softcap: float = 0.0
     ignored_config_keys: tuple[str, ...] = ()
+
+    @property
+    def layer_kinds(self) -> tuple[LayerSpec, ...]:
+        """The different layers, each once, in order of first use."""
+        return tuple(dict.fromkeys(self.layers))
