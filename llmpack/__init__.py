@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from llmpack.artifact.reader import Artifact as Artifact
     from llmpack.artifact.reader import open_artifact as open_artifact
     from llmpack.artifact.reader import read_manifest as read_manifest
+    from llmpack.compiler.compile import compile_model as compile_model
     from llmpack.errors import LlmpackError as LlmpackError
+    from llmpack.plan.options import CompileOptions as CompileOptions
+    from llmpack.runtime.sampling_params import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Artifact": "llmpack.artifact.reader",
+    "CompileOptions": "llmpack.plan.options",
     "LlmpackError": "llmpack.errors",
     "Manifest": "llmpack.artifact.manifest",
+    "SamplingParams": "llmpack.runtime.sampling_params",
+    "compile_model": "llmpack.compiler.compile",
     "open_artifact": "llmpack.artifact.reader",
     "read_manifest": "llmpack.artifact.reader",
 }
