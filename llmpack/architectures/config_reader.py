@@ -20,16 +20,25 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 # Keys that say nothing about the maths of inference, whatever their value.
 BOOKKEEPING = frozenset(
-    "architectures model_type transformers_version torch_dtype dtype use_cache initializer_range initializer_factor "
-    "bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id tie_word_embeddings "
-    "attention_dropout attn_pdrop embd_pdrop resid_pdrop hidden_dropout classifier_dropout attention_dropout_prob "
-    "hidden_dropout_prob output_attentions output_hidden_states output_router_logits return_dict gradient_checkpointing "
-    "_name_or_path name_or_path auto_map task_specific_params id2label label2id problem_type pretraining_tp "
-    "summary_type summary_use_proj summary_activation summary_first_dropout summary_proj_to_labels "
-    "cache_implementation is_llama_config use_return_dict chunk_size_feed_forward "
-    "is_encoder_decoder is_decoder add_cross_attention tie_encoder_decoder pruned_heads n_ctx _attn_implementation "
-    "unsloth_fixed unsloth_version torchscript use_bfloat16 tokenizer_class prefix finetuning_task "
-    "bad_words_ids max_length min_length do_sample temperature top_k top_p".split()
+    {
+        # Names and versions
+        *("architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "auto_map"),
+        *("tokenizer_class", "is_llama_config", "unsloth_fixed", "unsloth_version", "pretraining_tp", "n_ctx"),
+        # Storage and execution
+        *("torch_dtype", "dtype", "use_cache", "cache_implementation", "gradient_checkpointing", "torchscript"),
+        *("use_bfloat16", "_attn_implementation", "chunk_size_feed_forward", "return_dict", "use_return_dict"),
+        *("output_attentions", "output_hidden_states", "output_router_logits", "tie_word_embeddings"),
+        # Training
+        *("initializer_range", "initializer_factor", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop"),
+        *("hidden_dropout", "classifier_dropout", "attention_dropout_prob", "hidden_dropout_prob", "pruned_heads"),
+        # Special tokens and generation, which other files decide
+        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id"),
+        *("bad_words_ids", "max_length", "min_length", "do_sample", "temperature", "top_k", "top_p", "prefix"),
+        # Other tasks and encoder-decoder models
+        *("task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id", "is_encoder_decoder"),
+        *("is_decoder", "add_cross_attention", "tie_encoder_decoder", "summary_type", "summary_use_proj"),
+        *("summary_activation", "summary_first_dropout", "summary_proj_to_labels"),
+    }
 )
 
 # Keys that change the maths in some family, with the values that leave it alone. A row that does not read such a key
@@ -107,6 +116,10 @@ class ConfigReader:
                 f"`{name}` is not usable", where="config.json", given=value, allowed="a positive integer"
             )
         return value
+
+    def optional_integer(self, name: str) -> int | None:
+        """Returns a positive int, or None for null. Raises CheckpointError for anything else."""
+        return None if self.get(name) is None else self.integer(name)
 
     def number(self, name: str, default: float | None = None) -> float:
         """Returns a float. Raises CheckpointError when it is absent or not a number."""

@@ -41,10 +41,10 @@ def find_row(config: Mapping[str, Any]) -> ArchSpec:
     Raises:
         UnsupportedArchitecture: No such row; the nearest and all supported ones are named.
     """
-    model_type = config.get("model_type")
+    model_type = str(config.get("model_type"))
     if model_type in ROWS:
         return ROWS[model_type]
-    near = difflib.get_close_matches(str(model_type), ROWS, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(model_type, ROWS, n=1, cutoff=0.5)
     hint = f"The nearest supported architecture is `{near[0]}`." if near else "See the table in the README."
     raise UnsupportedArchitecture(
         "the architecture is not supported",
@@ -81,7 +81,9 @@ def build_decoder_spec(row: ArchSpec, config: Mapping[str, Any]) -> DecoderSpec:
     return replace(spec, ignored_config_keys=reader.unread_keys(row.model_type))
 
 
-def _build_layer(row: ArchSpec, reader: ConfigReader, norm: NormSpec, window: int | None, rope: str | None) -> LayerSpec:
+def _build_layer(
+    row: ArchSpec, reader: ConfigReader, norm: NormSpec, window: int | None, rope: str | None
+) -> LayerSpec:
     heads = reader.integer("num_attention_heads")
     head_dim = _head_dim(reader)
     scalar = reader.number(row.attention_scalar) if row.attention_scalar else float(head_dim)
@@ -176,13 +178,13 @@ def _layer_windows(row: ArchSpec, reader: ConfigReader) -> list[tuple[int | None
     count = reader.integer("num_hidden_layers")
     roped = _roped_layers(row, reader, count)
     sliding = _sliding_layers(row, reader, count, roped)
-    window = reader.get("sliding_window") if row.window != "none" else None
+    window = reader.optional_integer("sliding_window") if row.window != "none" else None
     layers: list[tuple[int | None, str | None]] = []
     for index in range(count):
         slides = sliding[index] and window is not None
         table = "local" if slides and row.local_rope else "default"
         rope = table if row.positions == "rope" and roped[index] else None
-        layers.append((int(window) if slides else None, rope))
+        layers.append((window if slides else None, rope))
     return layers
 
 

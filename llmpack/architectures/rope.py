@@ -22,8 +22,13 @@ RopeTable = Literal["default", "short", "long"]
 
 def base_frequencies(rope: RopeSpec) -> Floats:
     """Returns [rotary_dim / 2] unscaled inverse frequencies."""
+    return np.float32(1.0) / _wavelengths(rope)
+
+
+def _wavelengths(rope: RopeSpec) -> Floats:
+    """Returns [rotary_dim / 2] theta ** (2 i / rotary_dim)."""
     exponent = np.arange(0, rope.rotary_dim, 2, dtype=np.float32) / np.float32(rope.rotary_dim)
-    return (np.float32(1.0) / np.power(np.float32(rope.theta), exponent, dtype=np.float32)).astype(np.float32)
+    return np.asarray(np.power(np.float32(rope.theta), exponent), dtype=np.float32)
 
 
 def choose_rope_table(ropes: Mapping[str, RopeSpec], max_seq_len: int) -> RopeTable:
@@ -130,9 +135,7 @@ def _longrope(rope: RopeSpec, max_seq_len: int) -> tuple[Floats, float]:
     default = 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
     table = choose_rope_table({"": rope}, max_seq_len)
     extension = np.asarray(rope.scaling[f"{table}_factor"], dtype=np.float32)
-    exponent = np.arange(0, rope.rotary_dim, 2, dtype=np.float32) / np.float32(rope.rotary_dim)
-    inverse = np.float32(1.0) / (extension * np.power(np.float32(rope.theta), exponent, dtype=np.float32))
-    return inverse.astype(np.float32), _number(rope, "attention_factor", default)
+    return np.float32(1.0) / (extension * _wavelengths(rope)), _number(rope, "attention_factor", default)
 
 
 _SCALINGS: Mapping[str, Callable[[RopeSpec, int], tuple[Floats, float]]] = {

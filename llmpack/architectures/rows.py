@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from llmpack.architectures.arch_spec import ArchSpec
 from llmpack.architectures.weights import Piece, Transform, WeightNames
 
+Names = Mapping[str, str | tuple[str, ...]]
 
-def _names(table: Mapping[str, str | tuple[str, ...]], transform: Transform = "none") -> dict[str, tuple[Piece, ...]]:
+
+def _names(table: Names, transform: Transform = "none") -> dict[str, tuple[Piece, ...]]:
     return {
         name: tuple(Piece(piece, transform) for piece in ((pieces,) if isinstance(pieces, str) else pieces))
         for name, pieces in table.items()
     }
 
 
-def _with_biases(table: Mapping[str, str | tuple[str, ...]]) -> dict[str, str | tuple[str, ...]]:
+def _with_biases(table: Names) -> dict[str, str | tuple[str, ...]]:
     """Adds the `.bias` twin of every `.weight` entry."""
 
     def bias(pieces: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -38,7 +40,7 @@ _LLAMA_NORMS = {
     "layers.mlp_norm.weight": "layers.{i}.post_attention_layernorm.weight",
 }
 _QKV_SPLIT = tuple(f"layers.{{i}}.self_attn.{n}_proj.weight" for n in "qkv")
-_LLAMA_LINEARS = {
+_LLAMA_LINEARS: Names = {
     "layers.attention.qkv.weight": _QKV_SPLIT,
     "layers.attention.out.weight": "layers.{i}.self_attn.o_proj.weight",
     "layers.mlp.gate_up.weight": ("layers.{i}.mlp.gate_proj.weight", "layers.{i}.mlp.up_proj.weight"),
@@ -98,7 +100,10 @@ GPT2_WEIGHTS: WeightNames = {
 NEOX_WEIGHTS: WeightNames = {
     **_names({"embedding.weight": "embed_in.weight", "lm_head.weight": "embed_out.weight"}),
     **_names(_with_biases({**_NEOX_NORMS, **_NEOX_LINEARS})),
-    **_names(_with_biases({"layers.attention.qkv.weight": "layers.{i}.attention.query_key_value.weight"}), "deinterleave_heads"),
+    **_names(
+        _with_biases({"layers.attention.qkv.weight": "layers.{i}.attention.query_key_value.weight"}),
+        "deinterleave_heads",
+    ),
 }
 
 _ROWS = (

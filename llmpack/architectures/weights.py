@@ -70,7 +70,9 @@ def _layer_shapes(hidden: int, layer: LayerSpec) -> list[tuple[str, tuple[int, .
     shapes = _norm_shapes("attention_norm", layer.norm, hidden)
     shapes += _linear_shapes("attention.qkv", (attention.qkv_dim, hidden), bias=attention.qkv_bias)
     shapes += _qk_norm_shapes(attention)
-    shapes += _linear_shapes("attention.out", (hidden, attention.num_heads * attention.head_dim), bias=attention.out_bias)
+    shapes += _linear_shapes(
+        "attention.out", (hidden, attention.num_heads * attention.head_dim), bias=attention.out_bias
+    )
     shapes += _norm_shapes("post_attention_norm", layer.norm, hidden) if layer.sandwich else []
     shapes += _norm_shapes("mlp_norm", layer.norm, hidden)
     up = ("mlp.gate_up", 2 * mlp.width) if mlp.gated else ("mlp.up", mlp.width)
@@ -88,7 +90,10 @@ def _norm_shapes(name: str, norm: NormSpec, width: int) -> list[tuple[str, tuple
 def _qk_norm_shapes(attention: AttentionSpec) -> list[tuple[str, tuple[int, ...]]]:
     if attention.qk_norm is None:
         return []
-    return [("attention.query_norm.weight", (attention.head_dim,)), ("attention.key_norm.weight", (attention.head_dim,))]
+    return [
+        ("attention.query_norm.weight", (attention.head_dim,)),
+        ("attention.key_norm.weight", (attention.head_dim,)),
+    ]
 
 
 def _linear_shapes(name: str, shape: tuple[int, int], *, bias: bool) -> list[tuple[str, tuple[int, ...]]]:

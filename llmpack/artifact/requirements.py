@@ -17,7 +17,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def find_runtime_problems(manifest: Manifest) -> list[str]:
     """One sentence per requirement that this environment does not meet: runtime version, CPU features."""
-    return [*_version_problems(manifest), *_cpu_problems(manifest)]
+    return [*find_version_problems(manifest), *find_cpu_problems(manifest)]
 
 
 def check_runtime(manifest: Manifest) -> None:
@@ -34,7 +34,8 @@ def check_runtime(manifest: Manifest) -> None:
         )
 
 
-def _version_problems(manifest: Manifest) -> list[str]:
+def find_version_problems(manifest: Manifest) -> list[str]:
+    """At most one sentence: the installed runtime is missing or outside the artifact's range."""
     runtime = manifest.runtime
     wanted = f"{runtime.name} >= {runtime.minimum}, < {runtime.below}"
     installed = _find_version(_DISTRIBUTIONS[runtime.name])
@@ -56,7 +57,8 @@ def _find_version(distributions: tuple[str, ...]) -> str | None:
     return None
 
 
-def _cpu_problems(manifest: Manifest) -> list[str]:
+def find_cpu_problems(manifest: Manifest) -> list[str]:
+    """One sentence per CPU feature that this machine lacks."""
     if not manifest.required_cpu_features:
         return []
     present = _read_cpu_features()

@@ -68,7 +68,7 @@ class WeightsWriter:
         data = np.ascontiguousarray(piece, dtype=np.float32)
         self._remaining[name] -= data.nbytes
         assert self._remaining[name] >= 0, f"{name} is larger than its place"
-        self._stream.write(memoryview(data).cast("B"))
+        self._stream.write(data.data.cast("B"))
 
     def check_complete(self) -> None:
         """Asserts that every byte of the layout was written."""

@@ -20,6 +20,7 @@ from llmpack.checkpoint.source import open_checkpoint
 from llmpack.compiler.memory import peak_memory_bytes, release_memory
 from llmpack.compiler.progress import CompileProgress, Silent
 from llmpack.compiler.weights import WeightPlan, lay_out_weights, plan_weights, write_weights
+from llmpack.errors import CheckpointError
 from llmpack.plan.options import CompileOptions
 from llmpack.plan.plan import CompilePlan, build_plan
 
@@ -57,11 +58,22 @@ def prepare(options: CompileOptions) -> PreparedCompile:
     """
     check_target(options.output)
     checkpoint = open_checkpoint(options.model, revision=options.revision)
+    _check_tokenizer(checkpoint)
     row = find_row(checkpoint.config)
     spec = build_decoder_spec(row, checkpoint.config)
     plan = build_plan(spec, options)
     weights = plan_weights(row, spec, checkpoint.weights, checkpoint.config)
     return PreparedCompile(checkpoint, row, plan, weights)
+
+
+def _check_tokenizer(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError without a tokenizer.json: the artifact must serve text without transformers."""
+    if checkpoint.read_sidecar("tokenizer.json") is None:
+        raise CheckpointError(
+            "the checkpoint has no tokenizer.json",
+            where=checkpoint.model,
+            next_step="Make one with transformers: AutoTokenizer.from_pretrained(MODEL).save_pretrained(MODEL)",
+        )
 
 
 def compile_model(options: CompileOptions, progress: CompileProgress | None = None) -> Artifact:
@@ -74,9 +86,7 @@ def compile_model(options: CompileOptions, progress: CompileProgress | None = No
     return commit(prepare(options), options, progress or Silent(), started)
 
 
-def commit(
-    prepared: PreparedCompile, options: CompileOptions, progress: CompileProgress, started: float
-) -> Artifact:
+def commit(prepared: PreparedCompile, options: CompileOptions, progress: CompileProgress, started: float) -> Artifact:
     """Writes, proves and commits a prepared compile. `started` is the monotonic time the whole compile began."""
     with ArtifactWriter(options.output) as writer:
         programs = _write_contents(writer.path, prepared, progress)

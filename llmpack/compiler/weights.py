@@ -104,7 +104,9 @@ def _shape_problems(plan: WeightPlan, source: WeightSource) -> list[str]:
         shapes = [_stored_shape(piece, source.info(plan.names[piece.name]).shape) for piece in parameter.pieces]
         rows = sum(shape[0] for shape in shapes if shape)
         if any(shape[1:] != parameter.shape[1:] for shape in shapes) or rows != parameter.shape[0]:
-            given = ", ".join(f"{plan.names[p.name]} {list(source.info(plan.names[p.name]).shape)}" for p in parameter.pieces)
+            given = ", ".join(
+                f"{plan.names[p.name]} {list(source.info(plan.names[p.name]).shape)}" for p in parameter.pieces
+            )
             problems.append(f"shape: {given} cannot make {parameter.name} {list(parameter.shape)}")
     return problems
 

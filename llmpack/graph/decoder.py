@@ -163,7 +163,9 @@ class Decoder(nn.Module):
         super().__init__()
         self.spec = spec
         self.embedding = Linear(spec.hidden_size, spec.vocab_size, bias=False)
-        self.positions = Linear(spec.hidden_size, spec.learned_positions, bias=False) if spec.learned_positions else None
+        self.positions = (
+            Linear(spec.hidden_size, spec.learned_positions, bias=False) if spec.learned_positions else None
+        )
         self.ropes = nn.ModuleDict({name: RopeTable(max_seq_len, rope.rotary_dim) for name, rope in spec.ropes.items()})
         self.blocks = nn.ModuleList(Block(kind, spec.hidden_size) for kind in spec.layer_kinds)
         self.final_norm = Norm(spec.final_norm, spec.hidden_size)

@@ -39,9 +39,7 @@ class Exporter:
         weights_path: The weights file relative to the artifact, as the ONNX external-data location.
     """
 
-    def __init__(
-        self, plan: CompilePlan, *, tied: bool, stored: Mapping[str, StoredTensor], weights_path: str
-    ) -> None:
+    def __init__(self, plan: CompilePlan, *, tied: bool, stored: Mapping[str, StoredTensor], weights_path: str) -> None:
         self._plan = plan
         self._stored = stored
         self._weights_path = weights_path

@@ -7,6 +7,7 @@ Runtime's (`com.microsoft`, opset 1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,8 @@ from torch.onnx import ops
 from llmpack.architectures.spec import AttentionSpec
 
 OPSET_VERSION = 23
+
+Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, num_heads:
 
     Source: ONNX RotaryEmbedding-23, half-split layout as in transformers' `rotate_half`.
     """
-    attributes: dict[str, int] = {"num_heads": num_heads}
+    attributes: Attributes = {"num_heads": num_heads}
     if 2 * cos.shape[1] != x.shape[2] // num_heads:
         attributes["rotary_embedding_dim"] = 2 * cos.shape[1]
     return ops.symbolic("RotaryEmbedding", (x, cos, sin, position_ids), attributes, dtype=x.dtype, shape=x.shape)
@@ -70,7 +73,7 @@ def slot_attention(
 
     Source: onnxruntime 1.32 `GroupQueryAttention`; a window of w attends to the last w positions, the own included.
     """
-    attributes: dict[str, int | float] = {
+    attributes: Attributes = {
         "num_heads": spec.num_heads,
         "kv_num_heads": spec.num_key_value_heads,
         "scale": spec.scale,

@@ -1,8 +1,8 @@
 """Names, dtypes and shapes at the edge of each program; every dimension is a number.
 
-    prefill-T   T tokens of one slot        -> logits after one chosen token, hidden states of all
-    decode-B    one token of B slots        -> logits of each
-    head-N      N hidden states             -> logits of each (for the logprobs of a prompt)
+prefill-T   T tokens of one slot        -> logits after one chosen token, hidden states of all
+decode-B    one token of B slots        -> logits of each
+head-N      N hidden states             -> logits of each (for the logprobs of a prompt)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Puts a program's graph together from exported pieces, repeating the block of each kind once per layer.
 
-    input_ids --> [embed] --x--> [block] --x--> [block] --x--> ... --x--> [finish] --> logits
-                                  ^   |          ^   |
-                               past present   past present
+input_ids --> [embed] --x--> [block] --x--> [block] --x--> ... --x--> [finish] --> logits
+                              ^   |          ^   |
+                           past present   past present
 """
 
 from __future__ import annotations

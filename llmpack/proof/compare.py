@@ -39,7 +39,7 @@ def compare_logits(
 
 
 def kl_divergence(reference: Logits, given: Logits) -> npt.NDArray[np.float64]:
-    """Returns [N] KL(reference || given) in nats, never below zero. Row by row: float64 copies of all would be large."""
+    """Returns [N] KL(reference || given) in nats, never below zero; one row at a time is held in float64."""
     return np.array([_kl_of_row(p, q) for p, q in zip(reference, given, strict=True)])
 
 

@@ -27,6 +27,7 @@ class TransformersOracle:
 
     def __init__(self, checkpoint: Checkpoint, row: ArchSpec) -> None:
         self.reference = f"transformers {transformers.__version__} {row.transformers_class} float32"
+        transformers.utils.logging.disable_progress_bar()
         self._model = _load(checkpoint, row).eval()
 
     def logits(self, token_ids: Sequence[int], positions: Sequence[int], pad_to: int = 0) -> Logits:

@@ -66,8 +66,14 @@ class GoldenCase:
 
 CASES = (
     GoldenCase("llama", "plain", _LLAMA_LIKE),
-    GoldenCase("llama", "tied-biased", {**_LLAMA_LIKE, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}),
-    GoldenCase("llama", "rope-linear", {**_LLAMA_LIKE, "rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 3.0}}),
+    GoldenCase(
+        "llama", "tied-biased", {**_LLAMA_LIKE, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}
+    ),
+    GoldenCase(
+        "llama",
+        "rope-linear",
+        {**_LLAMA_LIKE, "rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 3.0}},
+    ),
     GoldenCase("llama", "rope-llama3", {**_LLAMA_LIKE, "rope_parameters": _LLAMA3}),
     GoldenCase("llama", "rope-yarn", {**_LLAMA_LIKE, "rope_parameters": _YARN}),
     GoldenCase("mistral", "window", {**_LLAMA_LIKE, "sliding_window": WINDOW}, windowed=True),
@@ -110,7 +116,9 @@ CASES = (
         },
         windowed=True,
     ),
-    GoldenCase("gpt2", "plain", {"vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 72, "n_inner": 80}),
+    GoldenCase(
+        "gpt2", "plain", {"vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 72, "n_inner": 80}
+    ),
     GoldenCase("gpt_neox", "parallel", {**_SPLIT_HEADS, "num_key_value_heads": None, "head_dim": None}),
     GoldenCase(
         "gpt_neox",
@@ -147,6 +155,11 @@ CASES = (
     GoldenCase(
         "smollm3",
         "some-layers-without-rope",
-        {**_SPLIT_HEADS, "head_dim": None, "no_rope_layer_interval": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+        {
+            **_SPLIT_HEADS,
+            "head_dim": None,
+            "no_rope_layer_interval": 2,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+        },
     ),
 )

@@ -21,7 +21,9 @@ def write_model(case: GoldenCase, directory: Path) -> Any:
     """Writes the case's checkpoint and returns the model. Weights are large enough for logits of some size."""
     torch.manual_seed(len(case.name))
     settings = {name: value for name, value in case.config.items() if value is not None or name == "sliding_window"}
-    config = transformers.AutoConfig.for_model(case.model_type, **settings, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    config = transformers.AutoConfig.for_model(
+        case.model_type, **settings, bos_token_id=1, eos_token_id=2, pad_token_id=0
+    )
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     for name, parameter in model.named_parameters():
         offset = 1.0 if "norm" in name and name.endswith("weight") and "gemma" not in case.model_type else 0.0

@@ -47,7 +47,11 @@ class Golden:
     @property
     def pad_to(self) -> int:
         """Length at which transformers picks the rope table that was compiled in; 0 when there is one only."""
-        return self.case.config["original_max_position_embeddings"] + 1 if self.artifact.manifest.rope_table == "long" else 0
+        return (
+            self.case.config["original_max_position_embeddings"] + 1
+            if self.artifact.manifest.rope_table == "long"
+            else 0
+        )
 
     def reference(self, token_ids: list[int]) -> np.ndarray:
         from tests.golden.models import whole_logits
@@ -104,7 +108,8 @@ def assert_close(given: np.ndarray, reference: np.ndarray) -> None:
 
 def test_the_compile_proved_it(golden: Golden) -> None:
     report = find_report(golden.artifact.path)
-    assert report is not None and report.passed
+    assert report is not None
+    assert report.passed
     ran = {program for case in report.cases for program in case.programs}
     assert {f"prefill-{b}" for b in PREFILL_BUCKETS} | {f"decode-{b}" for b in DECODE_BUCKETS} | {"head"} <= ran
 

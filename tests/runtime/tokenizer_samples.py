@@ -12,7 +12,10 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from llmpack.runtime.tokenizer import Tokenizer
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K"
-BYTE_LEVEL_CONFIG = {"bos_token": "<|start|>", "eos_token": {"__type": "AddedToken", "content": "<|end|>", "lstrip": False}}
+BYTE_LEVEL_CONFIG = {
+    "bos_token": "<|start|>",
+    "eos_token": {"__type": "AddedToken", "content": "<|end|>", "lstrip": False},
+}
 _SENTENCES = [
     "The quick brown fox jumps over the lazy dog, one, two STOP here.",
     "Once upon a time there was a little café where the sun shone all day.",
