@@ -149,26 +149,24 @@ def _measure(prepared: PreparedCompile, started: float) -> Measured:
 
 
 def _prove(path: Path, prepared: PreparedCompile, draft: Manifest, progress: CompileProgress) -> None:
-    """Writes proof.json. The oracle is gone before the programs are loaded.
+    """Writes proof.json. The programs are gone before the oracle is loaded.
 
     Raises:
         ProofFailed: A case is beyond the tolerance.
     """
     from llmpack.proof.cases import build_cases
-    from llmpack.proof.oracle import TransformersOracle
-    from llmpack.proof.prove import check_proof, collect_reference, prove
+    from llmpack.proof.prove import check_proof, judge, run_programs
     from llmpack.proof.report import PROOF_NAME, encode_report
     from llmpack.runtime.onnx_runner import OnnxRunner
 
     cases = build_cases(prepared.plan)
+    progress.start("running programs", len(cases), "cases")
+    given = run_programs(cases, OnnxRunner(path, draft, prepacked=frozenset()), progress.advance)
+    release_memory()
+    from llmpack.proof.oracle import TransformersOracle  # After the programs: importing transformers takes memory too.
+
     progress.start("asking transformers", len(cases), "cases")
     oracle = TransformersOracle(prepared.checkpoint, prepared.row)
-    described = oracle.reference
-    reference = collect_reference(cases, prepared.plan, oracle.logits, progress.advance)
-    del oracle
-    release_memory()
-    progress.start("proving programs", len(cases), "cases")
-    runner = OnnxRunner(path, draft, prepacked=frozenset())
-    report = prove(cases, reference, runner, described, progress.advance)
+    report = judge(cases, given, prepared.plan, oracle, progress.advance)
     check_proof(report)
     (path / PROOF_NAME).write_bytes(encode_report(report))

@@ -1,8 +1,10 @@
-"""Runs the cases through the compiled programs and compares each with what transformers said."""
+"""Runs the cases through the compiled programs and compares each with what transformers says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,43 +13,61 @@ from llmpack.errors import ProofFailed
 from llmpack.plan.plan import CompilePlan
 from llmpack.proof.cases import ProofCase
 from llmpack.proof.compare import FLOAT32_TOLERANCE, compare_logits
-from llmpack.proof.report import CaseResult, ProofReport
+from llmpack.proof.report import ProofReport
 from llmpack.runtime.chunk_plan import plan_chunks
 from llmpack.runtime.runner import DecodeBatch, PrefillChunk, Runner
 
 Logits = npt.NDArray[np.float32]
-Reference = Mapping[str, Logits]
 
 
-def collect_reference(
-    cases: list[ProofCase], plan: CompilePlan, logits: Callable[..., Logits], advance: Callable[[int], None]
-) -> dict[str, Logits]:
-    """Returns the oracle's logits per case. Asked before any program is loaded, so that both are never in memory."""
-    pad_to = _long_rope_length(plan)
-    reference = {}
-    for case in cases:
-        reference[case.name] = logits(case.token_ids, case.compared_positions, pad_to)
-        advance(1)
-    return reference
+@dataclass(frozen=True, slots=True)
+class ProgramLogits:
+    """What the programs said about a case: [N, V] logits of its compared positions, and which programs ran."""
+
+    logits: Logits
+    programs: list[str]
 
 
-def prove(
-    cases: list[ProofCase], reference: Reference, runner: Runner, described: str, advance: Callable[[int], None]
-) -> ProofReport:
-    """Returns the report of all cases.
+class Oracle(Protocol):
+    """Who is believed."""
 
-    Args:
-        cases: What to run, in order.
-        reference: The oracle's logits by case name.
-        runner: Over the compiled programs.
-        described: What the reference is.
-        advance: Called with 1 after each case.
+    reference: str
+
+    def logits(self, token_ids: Sequence[int], positions: Sequence[int], pad_to: int = 0) -> Logits:
+        """Returns [len(positions), V] logits of one pass over the sequence, extended to pad_to tokens."""
+        ...
+
+
+def run_programs(cases: list[ProofCase], runner: Runner, advance: Callable[[int], None]) -> dict[str, ProgramLogits]:
+    """Returns the programs' logits by case name, in the cases' order, calling advance(1) after each.
+
+    The oracle is asked afterwards, so that programs and reference model are never in memory together.
     """
+    results = {}
+    for case in cases:
+        results[case.name] = _run(case, runner)
+        advance(1)
+    return results
+
+
+def judge(
+    cases: list[ProofCase],
+    given: Mapping[str, ProgramLogits],
+    plan: CompilePlan,
+    oracle: Oracle,
+    advance: Callable[[int], None],
+) -> ProofReport:
+    """Returns the report: every case's distance from the oracle, calling advance(1) after each."""
+    pad_to = _long_rope_length(plan)
     results = []
     for case in cases:
-        results.append(_run(case, reference[case.name], runner))
+        reference = oracle.logits(case.token_ids, case.compared_positions, pad_to)
+        result = given[case.name]
+        results.append(
+            compare_logits(reference, result.logits, case.compared_positions, name=case.name, programs=result.programs)
+        )
         advance(1)
-    return ProofReport(reference=described, tolerance=FLOAT32_TOLERANCE, cases=results)
+    return ProofReport(reference=oracle.reference, tolerance=FLOAT32_TOLERANCE, cases=results)
 
 
 def check_proof(report: ProofReport) -> None:
@@ -77,13 +97,12 @@ def _long_rope_length(plan: CompilePlan) -> int:
     return max(int(str(length)) for length in originals) + 1
 
 
-def _run(case: ProofCase, reference: Logits, runner: Runner) -> CaseResult:
+def _run(case: ProofCase, runner: Runner) -> ProgramLogits:
     rows, programs = _prefill(case, runner)
     for position in range(case.prompt_len, len(case.token_ids)):
         rows.append(_decode(case, position, runner))
         programs.append(f"decode-{case.decode_bucket}")
-    unique = list(dict.fromkeys(programs))
-    return compare_logits(reference, np.stack(rows), case.compared_positions, name=case.name, programs=unique)
+    return ProgramLogits(np.stack(rows), list(dict.fromkeys(programs)))
 
 
 def _prefill(case: ProofCase, runner: Runner) -> tuple[list[Logits], list[str]]:

@@ -7,14 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llmpack.cli.app import app
 from llmpack.cli.local_model import LocalModel
-from llmpack.errors import RequestError
+from llmpack.errors import EngineError, RequestError
 from llmpack.runtime.engine import Engine
 from llmpack.runtime.paper_runner import PaperRunner
-from llmpack.runtime.runner import RunnerShape
+from llmpack.runtime.request import Logits
+from llmpack.runtime.runner import DecodeBatch, RunnerShape
 from llmpack.runtime.tokenizer import Tokenizer
 from tests.server.scripted import SCRIPT, build_model, script_of, write_tokenizer
 
@@ -66,6 +68,23 @@ def test_output_fills_a_slot_at_most(local: LocalModel) -> None:
 def test_bad_value_is_refused(local: LocalModel) -> None:
     with pytest.raises(RequestError, match="temperature"):
         run("generate", "dir", "I go", "--temperature", "-1")
+
+
+def test_a_sequence_that_fails_is_an_error(
+    local: LocalModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decode = local.engine._runner.decode
+
+    def decode_badly(batch: DecodeBatch) -> Logits:
+        logits = decode(batch)
+        logits.fill(np.nan)
+        return logits
+
+    monkeypatch.setattr(local.engine._runner, "decode", decode_badly)
+    with pytest.raises(EngineError, match="not finite"):
+        run("generate", "dir", "I go", "--temperature", "0")
+    assert capsys.readouterr().out == SCRIPT[0] + "\n"
+    assert not local.engine.has_work
 
 
 def test_chat_keeps_the_conversation(

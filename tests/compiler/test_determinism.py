@@ -17,7 +17,9 @@ from tests.golden.cases import CASES
 pytestmark = [pytest.mark.slow, pytest.mark.compile]
 
 
-@pytest.mark.parametrize("case", [CASES[0], next(c for c in CASES if c.model_type == "gemma3_text")], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case", [CASES[0], next(c for c in CASES if c.model_type == "gemma3_text")], ids=lambda c: c.name
+)
 def test_two_compiles_are_equal(case: object, tmp_path: Path) -> None:
     from tests.golden.models import write_model
 

@@ -25,7 +25,7 @@ def kill_at(phase: str, target: Path) -> None:
 
 def test_kill_leaves_nothing_that_loads(tmp_path: Path) -> None:
     target = tmp_path / "model"
-    for phase in ("writing weights", "exporting programs", "asking transformers", "proving programs"):
+    for phase in ("writing weights", "exporting programs", "running programs", "asking transformers"):
         kill_at(phase, target)
         assert not target.exists()
         (left,) = tmp_path.iterdir()  # the one before was removed

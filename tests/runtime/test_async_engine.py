@@ -16,7 +16,7 @@ from llmpack.runtime.engine import Engine, EngineOptions
 from llmpack.runtime.paper_runner import PaperRunner
 from llmpack.runtime.request import GenerationRequest, Logits, SequenceOutput
 from llmpack.runtime.runner import DecodeBatch, RunnerShape
-from llmpack.runtime.stream import Stream
+from llmpack.runtime.stream import Stream, merge_outputs
 from tests.runtime.letters import expected_ids, letter_tokenizer, merge_by_id
 from tests.runtime.shapes import VOCAB_SIZE, make_request
 
@@ -172,6 +172,14 @@ def test_a_loop_that_ends_takes_its_requests_along() -> None:
     with running_engine(PaperRunner(SHAPE, step_time_s=SLOW_STEP_S)) as engine:
         asyncio.run(forget(engine))
         asyncio.run(main(engine))
+
+
+def test_the_reason_of_a_failure_survives_merging() -> None:
+    first = SequenceOutput("r", text="a", token_ids=(1,), num_output_tokens=1)
+    last = SequenceOutput("r", finish_reason="abort", num_output_tokens=1, error="no token", error_param="bad_words")
+    merged = merge_outputs([first, last])
+    assert (merged.text, merged.finish_reason) == ("a", "abort")
+    assert (merged.error, merged.error_param) == ("no token", "bad_words")
 
 
 def test_a_slow_reader_gets_merged_outputs_and_holds_nobody_up() -> None:

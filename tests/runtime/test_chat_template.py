@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,45 @@ def test_a_model_without_a_template_says_so(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         ChatTemplate.from_directory(tmp_path).render(user("a"))
     assert caught.value.code == "chat_template_missing"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% set r = range(99999) | list %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    ],
+)
+def test_a_template_that_never_ends_is_stopped(source: str) -> None:
+    template = ChatTemplate({"default": source}, {}, time_limit_s=0.2)
+    began_s = time.monotonic()
+    with pytest.raises(RequestError, match="took too long"):
+        template.render([{"role": "user", "content": "hi"}])
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_the_time_limit_is_each_conversations_own() -> None:
+    template = ChatTemplate({"default": "{% for m in messages %}{{ m.content }}{% endfor %}"}, {}, time_limit_s=0.2)
+    for _ in range(3):
+        assert template.render([{"role": "user", "content": "hi"}]) == "hi"
+        time.sleep(0.1)
+
+
+def test_loops_keep_their_variables_beside_the_clock() -> None:
+    source = (
+        "{% for m in messages if m.role == 'user' %}{{ loop.index0 }}{{ loop.last }}{{ m.content }}"
+        "{% if m.content == 'b' %}{% break %}{% endif %}{% else %}none{% endfor %}"
+    )
+    template = ChatTemplate({"default": source}, {})
+    messages = [{"role": role, "content": content} for role, content in (("user", "a"), ("system", "x"), ("user", "b"))]
+    assert template.render(messages) == "0Falsea1Trueb"
+    assert template.render([{"role": "system", "content": "x"}]) == "none"
+
+
+def test_arguments_nested_without_end_are_refused() -> None:
+    template = ChatTemplate({"default": "{{ messages[0].tool_calls[0].function.arguments | tojson }}"}, {})
+    call = {"function": {"name": "f", "arguments": "[" * 100_000 + "]" * 100_000}}
+    with pytest.raises(RequestError, match="nested too deep") as caught:
+        template.render([{"role": "assistant", "tool_calls": [call]}])
+    assert caught.value.param == "messages[0].tool_calls"

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import llmpack.runtime.engine as engine_module
 from llmpack.errors import ContextLengthExceeded, DuplicateRequest, QueueFull, RequestError, UsageError
 from llmpack.runtime.assembler import OutputAssembler
 from llmpack.runtime.engine import Engine, EngineOptions
 from llmpack.runtime.paper_runner import PaperRunner, paper_logits
-from llmpack.runtime.request import Logits, SequenceOutput
+from llmpack.runtime.request import GenerationRequest, Logits, SequenceOutput
 from llmpack.runtime.runner import DecodeBatch, PrefillChunk, PrefillResult, RunnerShape
 from llmpack.runtime.sampler import SampledToken, prompt_logprobs
 from tests.runtime.letters import expected_ids, generate, letter_tokenizer, merge_by_id, run_to_end
@@ -204,7 +205,38 @@ def test_logits_that_are_not_numbers_end_one_sequence_alone(caplog: pytest.LogCa
         outputs = generate(engine, [make_request("good", max_tokens=9), make_request("bad", max_tokens=9)])
     assert list(outputs["good"].token_ids) == expected_ids(make_request("good", max_tokens=9))
     assert (outputs["bad"].finish_reason, outputs["bad"].num_output_tokens) == ("abort", 1)
+    assert "not finite" in (outputs["bad"].error or "")
+    assert outputs["bad"].error_param is None
     assert engine.metrics.snapshot().request_success == {"stop": 0, "length": 1, "abort": 0, "error": 1}
+
+
+def test_a_request_that_allows_no_token_is_told_its_field() -> None:
+    allowed = replace(make_request().sampling, allowed_token_ids=(3,))
+    bad = replace(make_request("bad", max_tokens=9), sampling=allowed, min_tokens=9, eos_token_ids=frozenset({3}))
+    outputs = generate(make_engine(), [make_request("good", max_tokens=9), bad])
+    assert list(outputs["good"].token_ids) == expected_ids(make_request("good", max_tokens=9))
+    assert outputs["good"].error is None
+    assert (outputs["bad"].finish_reason, outputs["bad"].error_param) == ("abort", "allowed_token_ids")
+    assert "no token is left" in (outputs["bad"].error or "")
+
+
+@pytest.mark.parametrize("broken", ["SamplerState", "OutputAssembler"])
+def test_a_request_whose_state_cannot_be_built_ends_alone(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build(*arguments: object) -> object:
+        if any(isinstance(one, GenerationRequest) and one.request_id == "bad" for one in arguments):
+            raise MemoryError("no room")
+        return original(*arguments)
+
+    original = getattr(engine_module, broken)
+    monkeypatch.setattr(engine_module, broken, build)
+    engine = make_engine()
+    outputs = generate(engine, [make_request("bad"), make_request("good")])
+    assert list(outputs["good"].token_ids) == expected_ids(make_request("good"))
+    assert (outputs["bad"].finish_reason, outputs["bad"].error) == ("abort", "preparing the output failed")
+    assert "no room" in caplog.text
+    assert engine.metrics.snapshot().request_success["error"] == 1
 
 
 def test_a_prompt_that_cannot_be_scored_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -230,7 +262,7 @@ def test_text_that_cannot_be_assembled_ends_one_sequence_alone(
     monkeypatch.setattr(OutputAssembler, "append", append)
     engine = make_engine()
     outputs = generate(engine, [make_request("bad"), make_request("good")])
-    assert outputs["bad"].finish_reason == "abort"
+    assert (outputs["bad"].finish_reason, outputs["bad"].error) == ("abort", "assembling the text of the output failed")
     assert list(outputs["good"].token_ids) == expected_ids(make_request("good"))
     assert "Invalid prefix encountered" in caplog.text
 

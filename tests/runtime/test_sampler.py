@@ -257,6 +257,37 @@ def test_a_row_without_a_legal_token_fails_alone() -> None:
         assert "allowed_token_ids" in (failed.error or "")
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"sampling": Sampling(allowed_token_ids=(2,)), "min_tokens": 1, "eos_token_ids": frozenset({2})},
+         "allowed_token_ids"),
+        ({"sampling": Sampling(bad_words_ids=tuple((token_id,) for token_id in range(V)))}, "bad_words"),
+        ({"sampling": Sampling(), "min_tokens": 1, "stop_token_ids": frozenset(range(V))}, "min_tokens"),
+    ],
+)  # fmt: skip
+def test_the_field_that_forbids_every_token_is_named(fields: dict[str, Any], param: str) -> None:
+    state = SamplerState(request_of(**fields), V)
+    (failed,) = Sampler(V).sample(random_logits(1), [state])
+    assert (failed.token_id, failed.error_param) == (-1, param)
+    broken = np.full((1, V), np.nan, dtype=np.float32)
+    assert Sampler(V).sample(broken, [state_of(Sampling(allowed_token_ids=(2,)))])[0].error_param is None
+
+
+def test_an_unforeseen_error_of_one_row_leaves_the_others_their_tokens(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def edit(_state: SamplerState, _logits: Logits) -> Logits:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(SamplerState, "edit", edit)
+    states = [state_of(Sampling(temperature=0.0)), state_of(Sampling(logit_bias={1: 1.0}))]
+    fine, failed = Sampler(V).sample(random_logits(2), states)
+    assert fine.error is None
+    assert (failed.token_id, failed.error, failed.error_param) == (-1, "sampling a token failed", None)
+    assert "ZeroDivisionError" in caplog.text
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_of_bad_logits_fails_alone(bad: float, temperature: float) -> None:

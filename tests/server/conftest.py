@@ -1,14 +1,16 @@
-"""Real servers on free ports, over a runner that works on paper."""
+"""Real servers on free ports, over a runner that works on paper or over a compiled artifact."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,7 +19,10 @@ from llmpack.runtime.async_engine import AsyncEngine
 from llmpack.runtime.tokenizer import Tokenizer
 from llmpack.server.options import ServerOptions
 from llmpack.server.run import GracefulServer
-from tests.server.scripted import build_engine, build_model, write_tokenizer
+from tests.e2e.serving import compile_artifact, serving
+from tests.server.background import background_load
+from tests.server.scripted import NAME, build_engine, build_model, write_tokenizer
+from tests.server.scripted_checkpoint import write_checkpoint
 
 HERE = Path(__file__).parent
 
@@ -90,10 +95,60 @@ def client(shared_server: Running) -> httpx.Client:
     return shared_server.client
 
 
+@dataclass(frozen=True)
+class Setup:
+    """A server to run cases against.
+
+    Attributes:
+        batch_size: Compiled slots; None for the runner on paper, in this process.
+        loaded: Whether other clients ask it things all the time.
+    """
+
+    batch_size: int | None = None
+    loaded: bool = False
+
+
+def _compiled(batch_size: int, *, loaded: bool = False) -> Any:
+    name = f"compiled-{batch_size}" + "-loaded" * loaded
+    return pytest.param(Setup(batch_size, loaded), id=name, marks=[pytest.mark.slow, pytest.mark.compile])
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(Setup(), id="paper"), _compiled(4), _compiled(4, loaded=True), _compiled(1), _compiled(8)],
+)
+def setup(request: pytest.FixtureRequest) -> Setup:
+    """Every case that uses it, or `base_url`, runs on paper and over artifacts of the real compiler."""
+    return cast("Setup", request.param)
+
+
 @pytest.fixture(scope="session")
-def base_url(shared_server: Running) -> str:
-    """Root of a server whose greedy continuation of " go" is the script; override it to test another one."""
-    return shared_server.url
+def base_url(setup: Setup, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Root of a server whose greedy continuation of " go" is the script."""
+    if setup.batch_size is None:
+        yield request.getfixturevalue("shared_server").url
+        return
+    artifact = request.getfixturevalue("scripted_artifacts")(setup.batch_size)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(artifact, "--served-model-name", NAME))
+        if setup.loaded:
+            stack.enter_context(background_load(server.url, NAME))
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def scripted_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Gives the scripted checkpoint compiled for so many slots; each is compiled once."""
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    write_checkpoint(checkpoint)
+
+    @functools.cache
+    def compile_for(batch_size: int) -> Path:
+        options = ["--max-seq-len", "512", "--batch-size", str(batch_size), "--prefill-buckets", "16,64"]
+        proof = "--proof" if batch_size == 4 else "--no-proof"
+        return compile_artifact(checkpoint, tmp_path_factory.mktemp("artifact") / "scripted", *options, proof)
+
+    return compile_for
 
 
 Start = Callable[..., Running]

@@ -1,7 +1,8 @@
 """Public bug reports against other servers, as cases for this one.
 
 Everything that uses `base_url` alone runs against any server whose greedy continuation of a prompt (and of a rendered
-chat) that ends in " go" is `: one, two STOP here😀 café END` and then EOS: override that fixture to try another one.
+chat) that ends in " go" is `: one, two STOP here😀 café END` and then EOS: on paper and over compiled artifacts of
+several widths, alone and while others use the server.
 The docstrings name the reports.
 """
 
@@ -22,7 +23,8 @@ import pytest
 from llmpack.runtime.chat_template import ChatTemplate
 from llmpack.runtime.tokenizer import Tokenizer
 from llmpack.server.options import ServerOptions
-from tests.server.conftest import Start, running
+from tests.server.background import NUM_CLIENTS
+from tests.server.conftest import Setup, Start, running
 from tests.server.scripted import SCRIPT, build_engine, build_model
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -255,7 +257,7 @@ def test_o16_no_route_that_works_is_open(start: Start) -> None:
         assert server.client.get(path).status_code == 200
 
 
-def test_o17_requests_of_clients_that_left_are_dropped(http: httpx.Client, model: dict[str, Any]) -> None:
+def test_o17_requests_of_clients_that_left_are_dropped(http: httpx.Client, model: dict[str, Any], setup: Setup) -> None:
     """llama.cpp 11720, 13262, 24496."""
     address = urlsplit(str(http.base_url))
     body = body_of(COMPLETIONS, model, max_tokens=model["max_model_len"] - 16, ignore_eos=True)
@@ -271,7 +273,7 @@ def test_o17_requests_of_clients_that_left_are_dropped(http: httpx.Client, model
     lines = http.get("/metrics").text.splitlines()
     gauges = [line for line in lines if line.startswith(("vllm:num_requests_running", "vllm:num_requests_waiting"))]
     assert len(gauges) == 2
-    assert all(line.endswith(" 0.0") for line in gauges), gauges
+    assert sum(float(line.rsplit(" ", 1)[1]) for line in gauges) <= NUM_CLIENTS * setup.loaded, gauges
     assert ask(http, COMPLETIONS, model)["text"] == SCRIPT
 
 

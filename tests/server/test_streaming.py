@@ -178,8 +178,12 @@ def test_a_failure_in_the_stream_is_an_event(client: httpx.Client) -> None:
     assert response.status_code == 200
     *_, error, done, end = response.content.split(b"\n\n")
     assert (done, end) == (b"data: [DONE]", b"")
-    assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "generation_failed"
-    assert client.post("/v1/completions", json=body | {"stream": False}).status_code == 500
+    told = json.loads(error.removeprefix(b"data: "))["error"]
+    assert (told["type"], told["param"], told["code"]) == (
+        "invalid_request_error", "allowed_token_ids", "generation_failed",
+    )  # fmt: skip
+    whole = client.post("/v1/completions", json=body | {"stream": False})
+    assert (whole.status_code, whole.json()["error"]) == (400, told)
     assert client.get("/health").status_code == 200
 
 
