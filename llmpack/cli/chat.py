@@ -69,12 +69,15 @@ def _answer(local: LocalModel, messages: list[dict[str, str]], chosen: dict[str,
     """
     prompt = local.model.require_chat_template().render(messages)
     prompt_ids = local.model.tokenizer.encode(prompt, add_special_tokens=False)
+    outputs = local.stream(prompt_ids, local.build_params(chosen, len(prompt_ids)))
     pieces: list[str] = []
     try:
-        for output in local.stream(prompt_ids, local.build_params(chosen, len(prompt_ids))):
+        for output in outputs:
             pieces.append(output.text)
             typer.echo(output.text, nl=False)
     except KeyboardInterrupt:
         talk(" (stopped)")
-    typer.echo()
+    finally:
+        if pieces:
+            typer.echo()
     return "".join(pieces)

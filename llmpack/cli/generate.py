@@ -48,14 +48,16 @@ def generate(
         "stop": stop,
     }
     outputs: list[SequenceOutput] = []
-    for output in local.stream(prompt_ids, local.build_params(chosen, len(prompt_ids))):
-        outputs.append(output)
-        if not as_json:
-            typer.echo(output.text, nl=False)
+    try:
+        for output in local.stream(prompt_ids, local.build_params(chosen, len(prompt_ids))):
+            outputs.append(output)
+            if not as_json:
+                typer.echo(output.text, nl=False)
+    finally:
+        if outputs and not as_json:
+            typer.echo()
     if as_json:
         print_json(_report(prompt_ids, outputs))
-    else:
-        typer.echo()
 
 
 def _report(prompt_ids: list[int], outputs: list[SequenceOutput]) -> dict[str, object]:

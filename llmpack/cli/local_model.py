@@ -46,7 +46,8 @@ class LocalModel:
         """Outputs of one sequence until it finishes; leaving the loop early frees its slot.
 
         Raises:
-            RequestError: The prompt is empty or does not fit.
+            RequestError: The prompt is empty or does not fit, or the parameters allow no token.
+            EngineError: The model's logits are no numbers.
         """
         from llmpack.runtime.resolve import resolve_requests
 
@@ -55,11 +56,21 @@ class LocalModel:
         self.engine.add_all(requests)
         try:
             while self.engine.has_work:
-                yield from self.engine.step()
+                yield from map(_check, self.engine.step())
         finally:
             self.engine.abort(_REQUEST_ID)
             while self.engine.has_work:
                 self.engine.step()
+
+
+def _check(output: SequenceOutput) -> SequenceOutput:
+    from llmpack.errors import EngineError, RequestError
+
+    if output.error is None:
+        return output
+    if output.error_param is not None:
+        raise RequestError(output.error, param=output.error_param)
+    raise EngineError(output.error)
 
 
 def load_local_model(path: Path) -> LocalModel:

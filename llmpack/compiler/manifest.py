@@ -32,8 +32,8 @@ from llmpack.compiler.weights import WeightPlan
 from llmpack.graph.signature import Port, ProgramSignature
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
-# RotaryEmbedding-23 and RMSNormalization-23 on the CPU provider, and GroupQueryAttention's window as used here.
-RUNTIME = RuntimeRange(name="onnxruntime", minimum="1.23.0", below="2.0.0")
+# The oldest release that the programs were run with; the next major one may change operators.
+RUNTIME = RuntimeRange(name="onnxruntime", minimum="1.32.0", below="2.0.0")
 
 
 @dataclass(frozen=True, slots=True)

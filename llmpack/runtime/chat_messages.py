@@ -16,7 +16,7 @@ def normalise_messages(messages: Sequence[Mapping[str, Any]], *, keep_parts: boo
     line feed unless `keep_parts`; the arguments of tool calls become objects.
 
     Raises:
-        RequestError: There is no message, or one has content that is not text.
+        RequestError: There is no message, one has content that is not text, or arguments of a tool call are no JSON.
     """
     if not messages:
         raise RequestError("messages must not be empty", param="messages")
@@ -55,4 +55,6 @@ def _with_object_arguments(call: Any, where: str) -> Any:
         arguments = json.loads(function["arguments"] or "{}")
     except ValueError as error:
         raise RequestError(f"tool call arguments are not JSON ({error})", param=where) from error
+    except RecursionError as error:
+        raise RequestError("tool call arguments are nested too deep", param=where) from error
     return {**call, "function": {**function, "arguments": arguments}}

@@ -1,29 +1,26 @@
 """Renders a conversation to the text a model was trained on, with the checkpoint's own Jinja template.
 
-Source: transformers 5 `chat_template_utils.py` (environment, filters, variables, what continue_final_message does) and
+Source: transformers 5 `chat_template_utils.py` (variables, what continue_final_message does) and
 `tokenization_utils_base.py` (where templates are stored, that "tool_use" is taken when there are tools). A template
-comes from a model's publisher: it runs in Jinja's immutable sandbox and its output is capped.
+comes from a model's publisher: it runs in a sandbox, and its output and its time are capped.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from llmpack.errors import RequestError
 from llmpack.runtime.chat_messages import normalise_messages
+from llmpack.runtime.template_sandbox import TemplateSandbox, time_limit
 from llmpack.runtime.tokenizer import named_tokens_of, read_json_object, read_tokenizer_config
 
 MAX_OUTPUT_CHARACTERS = 8_000_000
+TIME_LIMIT_S = 10.0
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message"})
 # Follows the text to be continued; a space at its end shows whether the template trims the message.
 _MARK = "<<continue from here>> "
@@ -37,12 +34,16 @@ class ChatTemplate:
     Args:
         sources: Template text by name; empty when the model has none.
         variables: What every template sees, such as bos_token.
+        time_limit_s: How long one conversation may take.
     """
 
-    def __init__(self, sources: Mapping[str, str], variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, sources: Mapping[str, str], variables: Mapping[str, str], time_limit_s: float = TIME_LIMIT_S
+    ) -> None:
         self.sources = dict(sources)
+        self._time_limit_s = time_limit_s
         self._variables = dict(variables)
-        self._environment = _build_environment()
+        self._environment = TemplateSandbox()
         self._compiled: dict[str, tuple[jinja2.Template, bool]] = {}
 
     @classmethod
@@ -74,7 +75,8 @@ class ChatTemplate:
             kwargs: Further variables of the template (`chat_template_kwargs`).
 
         Raises:
-            RequestError: There is no template, it failed (with its own message), or messages it cannot take.
+            RequestError: There is no template, it failed (with its own message) or took too long, or messages it
+                cannot take.
         """
         if continue_final_message and add_generation_prompt:
             raise RequestError(
@@ -88,7 +90,8 @@ class ChatTemplate:
         if continue_final_message:
             _mark_end(conversation)
         variables = {**self._variables, **(kwargs or {}), "messages": conversation, "tools": tools and list(tools)}
-        text = _run(template, {**variables, "add_generation_prompt": add_generation_prompt})
+        with time_limit(self._time_limit_s):
+            text = _run(template, {**variables, "add_generation_prompt": add_generation_prompt})
         return _cut_at_mark(text) if continue_final_message else text
 
     def _select(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
@@ -105,10 +108,9 @@ class ChatTemplate:
     def _template(self, name: str) -> tuple[jinja2.Template, bool]:
         """The compiled template and whether it handles content in parts."""
         if name not in self._compiled:
-            source = self.sources[name]
             try:
-                tree = self._environment.parse(source)
-                self._compiled[name] = self._environment.from_string(source), _loops_over_content(tree)
+                tree = self._environment.parse(self.sources[name])
+                self._compiled[name] = self._environment.from_string(tree), _loops_over_content(tree)
             except jinja2.TemplateError as error:
                 raise _template_failed(error) from error
         return self._compiled[name]
@@ -190,38 +192,3 @@ def _is_content(node: nodes.Node | None) -> bool:
     if isinstance(node, nodes.Getitem):
         return isinstance(node.arg, nodes.Const) and node.arg.value == "content"
     return isinstance(node, nodes.Getattr) and node.attr == "content"
-
-
-class _GenerationTag(Extension):
-    """`{% generation %}` marks assistant text for training; here its body is simply rendered."""
-
-    tags = {"generation"}  # noqa: RUF012 - the name and type that Jinja prescribes
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The body's nodes."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _build_environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    """JSON without the HTML escapes of Jinja's own filter."""
-    known = {name: options[name] for name in ("separators", "sort_keys") if name in options}
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **known)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(layout: str) -> str:
-    return datetime.now().astimezone().strftime(layout)

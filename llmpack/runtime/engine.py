@@ -59,7 +59,7 @@ class Engine:
     """Runs all live sequences over one runner.
 
     A sequence whose logits cannot be sampled (NaN, every token masked), or whose text cannot be assembled, ends alone
-    with finish_reason "abort"; the reason is logged. An error of the runner itself is raised by `step()`, and the
+    with finish_reason "abort" and the reason in `error`. An error of the runner itself is raised by `step()`, and the
     engine is of no more use.
 
     Args:
@@ -203,8 +203,13 @@ class Engine:
             self._reports.append(_with_prompt_logprobs(sequence, output))
             self._complete(sequence, output, self.clock())
             return
-        sequence.sampler_state = SamplerState(request, self.shape.vocab_size)
-        sequence.assembler = OutputAssembler(self.tokenizer, request)
+        try:
+            sequence.sampler_state = SamplerState(request, self.shape.vocab_size)
+            sequence.assembler = OutputAssembler(self.tokenizer, request)
+        except Exception:  # whatever is wrong with one request must not end the others
+            logger.exception("preparing the output of %s failed", request.request_id)
+            self._reports.append(self._fail(sequence, "preparing the output failed"))
+            return
         yield [sequence], last[None, :]
 
     def _update(self, sequences: Sequence[SequenceState], tokens: Sequence[SampledToken]) -> list[SequenceOutput]:
@@ -213,16 +218,16 @@ class Engine:
 
     def _append(self, sequence: SequenceState, token: SampledToken, now_s: float) -> SequenceOutput:
         if token.error is not None:
-            return self._fail(sequence, token.error)
+            return self._fail(sequence, token.error, token.error_param)
         is_first = not sequence.is_decoding
         sequence.accept_token(token.token_id)
         self.metrics.count_token(sequence.times, now_s)
         assert sequence.assembler is not None
         try:
             output = sequence.assembler.append(token)
-        except Exception as error:  # whatever is wrong with one text must not end the others
-            logger.exception("assembling the text of a sequence failed")
-            return self._fail(sequence, repr(error))
+        except Exception:  # whatever is wrong with one text must not end the others
+            logger.exception("assembling the text of %s failed", sequence.request_id)
+            return self._fail(sequence, "assembling the text of the output failed")
         if output.finish_reason is not None:
             self._complete(sequence, output, now_s)
         return _with_prompt_logprobs(sequence, output) if is_first else output
@@ -233,11 +238,12 @@ class Engine:
         self.metrics.count_finish(output.finish_reason, sequence.request, output.num_output_tokens)
         self.metrics.observe_times(sequence.times, output.num_output_tokens, now_s)
 
-    def _fail(self, sequence: SequenceState, reason: str) -> SequenceOutput:
-        logger.error("request %s ends early: %s", sequence.request_id, reason)
+    def _fail(self, sequence: SequenceState, reason: str, param: str | None = None) -> SequenceOutput:
+        level = logging.ERROR if param is None else logging.INFO  # what a client did wrong is no news for the operator
+        logger.log(level, "request %s ends early: %s", sequence.request_id, reason)
         self.metrics.count_failure()
         self._retire(sequence)
-        return _bare_abort(sequence)
+        return replace(_bare_abort(sequence), error=reason, error_param=param)
 
     def _retire(self, sequence: SequenceState) -> None:
         del self._live[sequence.request_id]

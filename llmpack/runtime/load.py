@@ -8,12 +8,13 @@ from llmpack.runtime.engine import Engine, EngineOptions
 from llmpack.runtime.tokenizer import Tokenizer
 
 
-def load_engine(artifact: Artifact, options: EngineOptions | None = None) -> Engine:
+def load_engine(artifact: Artifact, options: EngineOptions | None = None, *, num_threads: int = 0) -> Engine:
     """Returns an engine over the artifact's programs.
 
     Args:
         artifact: From `open_artifact`, thus with good hashes.
         options: Limits below what was compiled.
+        num_threads: Threads that compute; 0 for one per physical core.
 
     Raises:
         ArtifactError: This environment may not load the programs, or the tokenizer is unusable.
@@ -23,5 +24,5 @@ def load_engine(artifact: Artifact, options: EngineOptions | None = None) -> Eng
     check_runtime(artifact.manifest)
     from llmpack.runtime.onnx_runner import OnnxRunner  # onnxruntime takes a fifth of a second to import.
 
-    runner = OnnxRunner(artifact.path, artifact.manifest)
+    runner = OnnxRunner(artifact.path, artifact.manifest, num_threads=num_threads)
     return Engine(runner, Tokenizer.from_directory(artifact.path), options)

@@ -217,6 +217,6 @@ class OnnxRunner:
         try:
             return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime raises its own types, all straight under Exception.
-            raise EngineError(f"ONNX Runtime cannot load program {entry.name}", where=entry.path, given=str(error)) from error
-
-
+            raise EngineError(
+                f"ONNX Runtime cannot load program {entry.name}", where=entry.path, given=str(error)
+            ) from error

@@ -117,6 +117,9 @@ class SequenceOutput:
         finish_reason: None while running.
         stop_reason: The stop string or stop token id that matched; None for EOS and for length.
         num_output_tokens: Tokens sampled so far, held-back ones included.
+        error: Why the engine gave this sequence up, in words for its client; finish_reason is then "abort". None also
+            for an abort that was asked for.
+        error_param: The field of the request that left no token to choose from; None when the request is not to blame.
     """
 
     request_id: str
@@ -127,6 +130,8 @@ class SequenceOutput:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     num_output_tokens: int = 0
+    error: str | None = None
+    error_param: str | None = None
 
 
 Logits = npt.NDArray[np.float32]

@@ -17,6 +17,7 @@ exactly k, ties broken by the lowest id, so top_k=1 equals greedy.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from llmpack.runtime.rng import uniform
 
 __all__ = ["SampledToken", "Sampler", "SamplerState", "prompt_logprobs"]
 
+logger = logging.getLogger(__name__)
+
 _NEVER = np.float32(-np.inf)
 _BLOCK_LEN = 256
 _ROUNDING_SLACK = 0.01
@@ -46,11 +49,13 @@ class SampledToken:
         logprobs: Of the raw logits, when the request asked for them.
         error: Why no token could be chosen for this row (nothing allowed, or logits that are not numbers). The
             engine then ends this request alone; the other rows of the batch have their tokens.
+        error_param: The request's field that allows no token; None when the request is not to blame.
     """
 
     token_id: int
     logprobs: TokenLogprobs | None = None
     error: str | None = None
+    error_param: str | None = None
 
 
 class SamplerState:
@@ -64,6 +69,7 @@ class SamplerState:
     """
 
     __slots__ = (
+        "_allowed_ids",
         "_always_edits",
         "_bias_ids",
         "_bias_values",
@@ -88,7 +94,9 @@ class SamplerState:
             self._counts = np.zeros(vocab_size, dtype=np.int32)
             self._seen = np.zeros(vocab_size, dtype=np.bool_)
             self._seen[list(request.prompt_ids)] = True
-        masks = sampling.allowed_token_ids is not None or bool(sampling.bad_words_ids)
+        allowed = sampling.allowed_token_ids
+        self._allowed_ids = None if allowed is None else np.array(allowed, dtype=np.intp)
+        masks = allowed is not None or bool(sampling.bad_words_ids)
         self._always_edits = masks or self._bias_ids.size > 0 or self._counts is not None
 
     @property
@@ -100,6 +108,16 @@ class SamplerState:
     def edits_logits(self) -> bool:
         """Whether `edit` would change the logits of the next token."""
         return self._always_edits or self._holds_stops
+
+    @property
+    def forbidding_field(self) -> str | None:
+        """The field of the request that forbids most of the tokens, now; None when none is forbidden."""
+        sampling = self.request.sampling
+        if sampling.allowed_token_ids is not None:
+            return "allowed_token_ids"
+        if sampling.bad_words_ids:
+            return "bad_words"
+        return "min_tokens" if self._holds_stops else None
 
     @property
     def _holds_stops(self) -> bool:
@@ -123,12 +141,10 @@ class SamplerState:
         return scores
 
     def _only_allowed(self, logits: Scores) -> Scores:
-        allowed = self.request.sampling.allowed_token_ids
-        if allowed is None:
+        if self._allowed_ids is None:
             return logits.copy()
         scores = np.full_like(logits, _NEVER)
-        ids = list(allowed)
-        scores[ids] = logits[ids]
+        scores[self._allowed_ids] = logits[self._allowed_ids]
         return scores
 
     def _forbidden_by_bad_words(self) -> list[int]:
@@ -188,8 +204,8 @@ def _argmax_rows(logits: Logits) -> list[SampledToken]:
     finite = np.isfinite(logits[np.arange(len(ids)), ids])
     if finite.all():
         return [SampledToken(token_id) for token_id in ids.tolist()]
-    rows = zip(ids.tolist(), logits, finite.tolist(), strict=True)
-    return [SampledToken(token_id) if good else _failed(_why_unusable(row)) for token_id, row, good in rows]
+    rows = zip(ids.tolist(), finite.tolist(), strict=True)
+    return [SampledToken(token_id) if good else _failed(_not_finite()) for token_id, good in rows]
 
 
 def _sample_row(logits: Scores, state: SamplerState) -> SampledToken:
@@ -200,28 +216,38 @@ def _sample_row(logits: Scores, state: SamplerState) -> SampledToken:
         return SampledToken(token_id, None if wanted is None else token_logprobs(logits, token_id, wanted))
     except RequestError as error:
         return _failed(error)
+    except Exception:  # whatever is wrong with one row must not end the others
+        logger.exception("sampling a token of %s failed", request.request_id)
+        return SampledToken(-1, error="sampling a token failed")
 
 
 def _failed(error: RequestError) -> SampledToken:
-    return SampledToken(-1, error=str(error))
+    return SampledToken(-1, error=str(error), error_param=error.param)
 
 
 def _choose(scores: Scores, state: SamplerState) -> int:
     best = int(scores.argmax())
     if not np.isfinite(scores[best]):
-        raise _why_unusable(scores)
+        raise _why_unusable(scores, state)
     sampling = state.request.sampling
     if sampling.temperature == 0.0:
         return best
     return draw(scores, sampling, uniform(sampling.seed, state.num_output_tokens))
 
 
-def _why_unusable(scores: Scores) -> RequestError:
-    if np.isneginf(scores).all():
-        return RequestError(
-            "no token is left to choose from",
-            next_step="Relax allowed_token_ids, bad_words, logit_bias, stop_token_ids or min_tokens.",
-        )
+def _why_unusable(scores: Scores, state: SamplerState) -> RequestError:
+    """The request is to blame only if all that is left are tokens which it forbids."""
+    param = state.forbidding_field
+    if param is None or not np.isneginf(scores).all():
+        return _not_finite()
+    return RequestError(
+        "no token is left to choose from",
+        param=param,
+        next_step="Relax allowed_token_ids, bad_words, stop_token_ids or min_tokens.",
+    )
+
+
+def _not_finite() -> RequestError:
     return RequestError("the model's logits are not finite numbers", next_step="Check the model's proof.")
 
 

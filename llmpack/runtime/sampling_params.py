@@ -16,6 +16,7 @@ from llmpack.errors import RequestError
 
 MAX_STOP_STRINGS = 4
 MAX_STOP_LEN = 4096
+MAX_BAD_WORDS = 256
 MAX_LOGIT_BIAS = 100.0
 _INT64 = 2**63
 _MAX_COUNT = 2**31 - 1
@@ -93,7 +94,7 @@ class SamplingParams:
         frequency_penalty: Subtracted per occurrence in the output.
         logit_bias: Token id (or its decimal string) -> added to the logit, within [-100, 100].
         allowed_token_ids: When given, no other token is generated.
-        bad_words: Words that are not generated, with or without a space before them.
+        bad_words: Up to 256 words that are not generated, with or without a space before them.
         max_tokens: None for as many as the context holds; 0 scores the prompt only.
         min_tokens: Output tokens before which neither EOS nor any stop ends the output.
         stop: Up to four strings that end the output.
@@ -226,9 +227,13 @@ def _check_bad_words(words: object) -> None:
         return
     if not isinstance(words, Sequence) or isinstance(words, str | bytes):
         raise _refusal("bad_words must be a list", "bad_words", words, "non-empty strings")
+    if len(words) > MAX_BAD_WORDS:  # each of them is looked for at every token
+        raise _refusal("too many bad_words", "bad_words", len(words), f"at most {MAX_BAD_WORDS}")
     for word in words:
         if not isinstance(word, str) or not word.strip():
             raise _refusal("bad_words must hold words", "bad_words", word, "non-empty strings")
+        if len(word) > MAX_STOP_LEN:
+            raise _refusal("a bad word is too long", "bad_words", word, f"at most {MAX_STOP_LEN} characters")
 
 
 def _token_id(key: object) -> int:

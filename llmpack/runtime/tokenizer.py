@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of tokens, added ones included. The logits may be wider."""
         return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    @cached_property
+    def longest_token_len(self) -> int:
+        """Characters of the longest vocabulary entry. Costs a walk through the vocabulary, once."""
+        return max(map(len, self._backend.get_vocab(with_added_tokens=True)), default=1)
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """Token ids of `text`. Special tokens spelled in the text become their ids, as in transformers.

@@ -69,10 +69,12 @@ class ServerContext:
         """Lets every output pass but an abort: OpenAI has no finish reason for an answer that was cut off.
 
         Raises:
-            ApiError: 503 while draining, else 500; the engine has logged why.
+            ApiError: 400 when the request allows no token, 503 while draining, else 500.
         """
+        if output.error is not None:
+            raise _failed(output.error, output.error_param)
         if output.finish_reason == "abort":
-            raise _shutting_down() if self.lifecycle.is_draining else _failed()
+            raise _shutting_down() if self.lifecycle.is_draining else _failed("The request was aborted.", None)
 
     def resolve_model(self, name: str | None) -> str:
         """The served name that the request means.
@@ -101,5 +103,5 @@ def _shutting_down() -> ApiError:
     return ApiError(503, "The server is shutting down.", code="server_shutting_down", headers={"Retry-After": "1"})
 
 
-def _failed() -> ApiError:
-    return ApiError(500, "No token could be chosen for this request.", code="generation_failed")
+def _failed(reason: str, param: str | None) -> ApiError:
+    return ApiError(500 if param is None else 400, reason, param=param, code="generation_failed")

@@ -28,11 +28,12 @@ async def read_body(request: Request, body_type: type[_Body], max_bytes: int) ->
     """Reads and decodes the request's body.
 
     Raises:
-        ApiError: 413 for a long body, 415 for another content type.
+        ApiError: 413 for a long body, 415 for another content type or a compressed body.
         RequestError: Not JSON, not an object, a wrong type, an unknown or an unsupported field.
         ClientGone: The connection closed before the body was complete.
     """
     check_content_type(request.headers.get("content-type"))
+    check_content_encoding(request.headers.get("content-encoding"))
     return decode_body(await _read_bytes(request, max_bytes), body_type)
 
 
@@ -46,6 +47,17 @@ def check_content_type(content_type: str | None) -> None:
     if media_type != "application/json" and not media_type.endswith("+json"):
         message = f"The body must be JSON; given content type: {media_type[:100]}; allowed: application/json."
         raise ApiError(415, message, code="unsupported_media_type")
+
+
+def check_content_encoding(encoding: str | None) -> None:
+    """Accepts a body that is not compressed.
+
+    Raises:
+        ApiError: 415.
+    """
+    if encoding is not None and encoding.strip().lower() not in {"", "identity"}:
+        message = f"The body must not be compressed; given content encoding: {encoding[:100]}; allowed: identity."
+        raise ApiError(415, message, code="unsupported_media_type", headers={"Accept-Encoding": "identity"})
 
 
 def too_large(max_bytes: int) -> ApiError:

@@ -1,6 +1,7 @@
 """What a request wants continued: texts, ids or a conversation, turned into token ids.
 
-Long texts are encoded and long conversations rendered in a worker thread: the event loop has streams to serve.
+Long texts are encoded in a worker thread, and all conversations rendered in one, since a template may do anything: the
+event loop has streams to serve.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from llmpack.errors import RequestError
+from llmpack.errors import ContextLengthExceeded, RequestError
 from llmpack.server.bodies import ChatBody, CompletionBody, Message, TokenizeBody
 from llmpack.server.parse import check_depth, unsupported_field
 from llmpack.server.served_model import ServedModel
 
 INLINE_CHARS = 2048
+# Normalisers may join a few characters into one before a token is looked for.
+_MAX_CHARS_JOINED = 4
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
@@ -83,6 +86,7 @@ def _encode_all(given: Sequence[str | list[int]], body: CompletionBody, model: S
 
 def _encode_prompt(given: str | list[int], body: CompletionBody, model: ServedModel) -> Prompt:
     if isinstance(given, str):
+        check_text_len(given, body, model, "prompt")
         ids: Sequence[int] = model.tokenizer.encode(given, add_special_tokens=body.add_special_tokens is not False)
     else:
         ids = given
@@ -94,6 +98,27 @@ def _encode_prompt(given: str | list[int], body: CompletionBody, model: ServedMo
     check_vocabulary(kept, model, "prompt")
     skip_special = body.skip_special_tokens is not False
     return Prompt(kept, model.tokenizer.decode(list(kept), skip_special_tokens=skip_special))
+
+
+def check_text_len(text: str, body: CompletionBody | ChatBody, model: ServedModel, param: str) -> None:
+    """Refuses a text that cannot fit before it is encoded, which takes a hundred times its memory.
+
+    Raises:
+        ContextLengthExceeded: Even tokens of the greatest length could not spell it within the context.
+    """
+    limit = model.limits.max_seq_len
+    if body.truncate_prompt_tokens is not None or len(text) <= limit * _MAX_CHARS_JOINED:
+        return
+    most = limit * _MAX_CHARS_JOINED * model.tokenizer.longest_token_len
+    if len(text) > most:
+        raise ContextLengthExceeded(
+            f"this model's maximum context length is {limit} tokens, but the prompt is longer than any {limit} tokens",
+            param=param,
+            code="context_length_exceeded",
+            given=f"{len(text)} characters",
+            allowed=f"{limit} tokens, never more than {most} characters",
+            next_step="Shorten the prompt.",
+        )
 
 
 def check_vocabulary(ids: Sequence[int], model: ServedModel, param: str) -> None:
@@ -145,7 +170,8 @@ async def encode_conversation(messages: list[dict[str, Any]], body: ChatBody, mo
     Raises:
         RequestError: Flags that contradict each other, or the template's own message.
     """
-    text = await off_loop(_num_chars(messages), render, body, messages, model)
+    text = await asyncio.to_thread(render, body, messages, model)
+    check_text_len(text, body, model, "messages")
     ids = await off_loop(len(text), model.tokenizer.encode, text, add_special_tokens=body.add_special_tokens is True)
     last = messages[-1]
     echoes = body.echo and last["role"] == "assistant" and isinstance(last["content"], str)
@@ -168,15 +194,12 @@ def render(body: ChatBody | TokenizeBody, messages: list[dict[str, Any]], model:
         raise RequestError(message, param="continue_final_message", given=messages[-1]["role"])
     kwargs = body.chat_template_kwargs or {}
     check_depth(kwargs, "chat_template_kwargs")
-    try:
-        return model.require_chat_template().render(
-            messages,
-            add_generation_prompt=opens,
-            continue_final_message=continues,
-            kwargs={**model.chat_template_kwargs, **kwargs},
-        )
-    except RecursionError as error:  # JSON in the arguments of a tool call can be nested without end
-        raise RequestError("`messages` is nested too deep", param="messages") from error
+    return model.require_chat_template().render(
+        messages,
+        add_generation_prompt=opens,
+        continue_final_message=continues,
+        kwargs={**model.chat_template_kwargs, **kwargs},
+    )
 
 
 def template_messages(messages: list[Message] | None) -> list[dict[str, Any]]:
@@ -229,7 +252,3 @@ def _check_part(part: dict[str, Any], where: str) -> None:
     if unknown:
         name = min(unknown)
         raise RequestError(f"unknown field `{name}`", param=f"{where}.{name}"[:200], code="unknown_parameter")
-
-
-def _num_chars(messages: list[dict[str, Any]]) -> int:
-    return sum(len(str(message["content"])) for message in messages)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -72,9 +73,9 @@ async def write_events(
         for chunk in writer.opening():
             yield event(encode(chunk))
         async for output in stream:
-            check_output(output)
-            for chunk in writer.pieces(output):
+            for chunk in writer.pieces(_without_abort(output)):
                 yield event(encode(chunk))
+            check_output(output)
         for chunk in writer.closing():
             yield event(encode(chunk))
     except Exception as error:  # the head is out, so this is the only way left to say it
@@ -82,6 +83,11 @@ async def write_events(
             logger.exception("a stream broke off")
         yield event(error_object(error).encode())
     yield DONE
+
+
+def _without_abort(output: SequenceOutput) -> SequenceOutput:
+    """The text that came before an abort is still the client's; the abort itself becomes an error."""
+    return replace(output, finish_reason=None) if output.finish_reason == "abort" else output
 
 
 class EventStream(Response):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,7 +41,7 @@ async def _text(body: TokenizeBody, model: ServedModel) -> str:
     if body.prompt is not None:
         return body.prompt
     messages = template_messages(body.messages)
-    return await off_loop(sum(len(str(message)) for message in messages), render, body, messages, model)
+    return await asyncio.to_thread(render, body, messages, model)
 
 
 async def detokenize(request: Request) -> Response:

@@ -12,6 +12,7 @@ import pytest
 from llmpack.artifact.reader import open_artifact
 from llmpack.runtime.engine import Engine
 from llmpack.runtime.load import load_engine
+from tests.e2e.serving import compile_artifact, serving
 from tests.e2e.smollm2 import GGUF, fetch_smollm2
 from tests.runtime.letters import generate
 from tests.runtime.shapes import make_request
@@ -46,10 +47,7 @@ PROMPTS = (
 @pytest.fixture(scope="module")
 def artifact_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("smollm2") / "artifact"
-    shape = ["--max-seq-len", "256", "--batch-size", "8"]
-    command = [sys.executable, "-m", "llmpack", "compile", str(fetch_smollm2()), "-o", str(target), *shape]
-    subprocess.run(command, check=True)
-    return target
+    return compile_artifact(fetch_smollm2(), target, "--max-seq-len", "256", "--batch-size", "8")
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +93,15 @@ def test_greedy_ids_alone(engine: Engine, expected: dict[str, list[int]]) -> Non
 
 def test_greedy_ids_with_all_in_flight(engine: Engine, expected: dict[str, list[int]]) -> None:
     assert greedy(engine, PROMPTS) == expected
+
+
+def test_it_knows_the_capital_of_france(artifact_path: Path) -> None:
+    """Through the HTTP API with streaming, with the script that the demo uses."""
+    ask = Path(__file__).parents[2] / "scripts" / "ask.py"
+    with serving(artifact_path) as served:
+        command = [sys.executable, str(ask), served.url, "What is the capital of France?"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Paris" in answer
 
 
 def test_compile_memory_is_bounded_by_the_weights(artifact_path: Path) -> None:

@@ -16,6 +16,8 @@ from tests.golden.cases import GoldenCase
 
 Logits = npt.NDArray[np.float32]
 
+torch.set_num_threads(1)  # Threads cost more than they bring on models of this size.
+
 
 def write_model(case: GoldenCase, directory: Path) -> Any:
     """Writes the case's checkpoint and returns the model. Weights are large enough for logits of some size."""

@@ -123,8 +123,8 @@ def run(engine: Engine, requests: list[GenerationRequest], rng: random.Random) -
 def test_seeded_requests_are_equal_alone_and_in_company(artifact: Artifact) -> None:
     rng = random.Random(7)
     requests = [random_request(rng, f"r{index}") for index in range(30)]
-    together = run(load_engine(artifact), requests, rng)
-    alone = load_engine(artifact)
+    together = run(load_engine(artifact, num_threads=1), requests, rng)
+    alone = load_engine(artifact, num_threads=1)
     for request in requests:
         expected = run(alone, [request], rng)[request.request_id]
         given = together[request.request_id]

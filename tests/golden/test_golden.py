@@ -94,7 +94,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         decode_buckets=DECODE_BUCKETS,
     )
     artifact = compile_model(options)
-    return Golden(case, model, artifact, OnnxRunner(artifact.path, artifact.manifest))
+    return Golden(case, model, artifact, OnnxRunner(artifact.path, artifact.manifest, num_threads=1))
 
 
 def tokens(count: int, seed: int = 0) -> list[int]:
@@ -144,7 +144,7 @@ def test_greedy_ids_are_those_of_generate(golden: Golden) -> None:
     from llmpack.runtime.load import load_engine
     from tests.golden.models import greedy_ids
 
-    engine = load_engine(golden.artifact)
+    engine = load_engine(golden.artifact, num_threads=1)
     prompts = {f"r{n}": tokens(n, seed=n) for n in (3, 9, 17, 30, 33)}
     requests = [make_request(name, tuple(ids), max_tokens=24) for name, ids in prompts.items()]
     outputs = generate(engine, requests)

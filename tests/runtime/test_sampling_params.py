@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, Any]] = [
     *[("stop", value) for value in ("", ["a", ""], ["a"] * 5, [1], ["x" * 4097])],
     *[("stop_token_ids", value) for value in ([1.0], ["1"], [True], 5, "12")],
     *[("allowed_token_ids", value) for value in ([], [None])],
-    *[("bad_words", value) for value in ("word", [""], [" "], [1])],
+    *[("bad_words", value) for value in ("word", [""], [" "], [1], ["x"] * 257, ["x" * 4097])],
     *[
         ("logit_bias", value)
         for value in ({"abc": 1}, {5: 100.5}, {5: "1"}, {5: float("nan")}, {"-1": 1}, [1], {1.5: 1})

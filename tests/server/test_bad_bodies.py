@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import httpx
@@ -219,3 +220,12 @@ def test_a_template_that_raises_gives_its_own_message(client: httpx.Client, scri
     response = client.post(CHAT, json=body)
     check_error(response, 400, "messages", "chat_template_error")
     assert "no poison" in response.json()["error"]["message"]
+
+
+def test_a_compressed_body_is_refused_as_such(client: httpx.Client) -> None:
+    body = gzip.compress(b'{"model": "m", "prompt": "a go", "max_tokens": 1}')
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = client.post("/v1/completions", content=body, headers=headers)
+    assert response.status_code == 415
+    assert "gzip" in response.json()["error"]["message"]
+    assert response.headers["accept-encoding"] == "identity"
