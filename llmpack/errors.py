@@ -14,6 +14,7 @@
     |-- ArtifactError                 the artifact cannot be used
     |   |-- ManifestError             unreadable, newer or inconsistent manifest
     |   `-- IntegrityError            files missing, extra or altered (exit code 1)
+    |-- ValidationFailed              a serving config disagrees with the artifact (exit code 1)
     |-- EngineError                   the engine stopped and cannot serve
     `-- RequestError (ValueError)     one request is refused; the engine goes on
         |-- ContextLengthExceeded
@@ -138,6 +139,12 @@ class IntegrityError(ArtifactError):
         self.problems = problems
         listing = "\n".join(f"  - {problem}" for problem in problems)
         super().__init__(f"{what}:\n{listing}", where=None, next_step=where and f"Artifact: {where}")
+
+
+class ValidationFailed(LlmpackError):
+    """A serving config disagrees with the artifact; all findings are named."""
+
+    exit_code = 1
 
 
 class EngineError(LlmpackError):

@@ -11,9 +11,11 @@ from llmpack import __version__
 from llmpack.cli.chat import chat
 from llmpack.cli.compile import compile_command
 from llmpack.cli.console import EXIT_CODES, run_and_exit
+from llmpack.cli.explain import explain
 from llmpack.cli.generate import generate
 from llmpack.cli.inspect import inspect
 from llmpack.cli.serve import serve
+from llmpack.cli.validate import validate
 from llmpack.cli.verify import verify
 
 # Plain help and tracebacks: rich would double the time of `llmpack --help`.
@@ -45,6 +47,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
     "inspect": inspect,
     "verify": verify,
+    "validate": validate,
+    "explain": explain,
     "generate": generate,
     "chat": chat,
     "serve": serve,

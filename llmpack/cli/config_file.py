@@ -93,7 +93,8 @@ def _to_click(value: Any, param: Any, where: str) -> Any:
     if is_flag:
         return value
     items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
-    return items if getattr(param, "multiple", False) else ",".join(items)
+    takes_many = getattr(param, "multiple", False) or param.nargs == -1
+    return items if takes_many else ",".join(items)
 
 
 def _check_key(key: str, known: dict[str, Any], where: str) -> None:

@@ -88,3 +88,9 @@ def format_bytes(num_bytes: int) -> str:
             break
         size /= 1024
     return f"{num_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Such as "1 file" and "2 fixes"."""
+    plural = f"{noun}es" if noun.endswith("x") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

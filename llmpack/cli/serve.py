@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,26 @@ def serve(
     max_num_seqs: Annotated[
         int | None, typer.Option("--max-num-seqs", help="At most the compiled batch_size, the default.")
     ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option("--max-num-batched-tokens", help="Checked: at least the largest prefill bucket.")
+    ] = None,
+    block_size: Annotated[
+        int | None, typer.Option("--block-size", help="Checked: the compiled max_seq_len, a slot's block.")
+    ] = None,
+    tensor_parallel_size: Annotated[
+        int | None, typer.Option("--tensor-parallel-size", help="Checked: the compiled ranks.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="Checked: the compiled dtype.")] = None,
+    quantization: Annotated[
+        str | None, typer.Option("--quantization", help="Checked: the compiled quantisation.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Checked: what the artifact was compiled for.")] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Replace values that do not go with the artifact, saying so, and start.")
+    ] = False,
+    num_threads: Annotated[
+        int, typer.Option("--num-threads", min=0, help="Threads that compute. [default: one per physical core]")
+    ] = 0,
     max_queue: Annotated[int, typer.Option("--max-queue", min=0, help="Waiting sequences before 503.")] = 256,
     shutdown_timeout: Annotated[
         float, typer.Option("--shutdown-timeout", min=0, help="Seconds that running requests get after SIGTERM.")
@@ -49,7 +69,16 @@ def serve(
     config: ConfigOption = None,
 ) -> None:
     """Serve an artifact. Prints the address on stdout once requests are answered. SIGTERM drains and stops."""
-    limits = EngineLimits(max_model_len, max_num_seqs, max_queue)
+    settings = {
+        "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "block_size": block_size,
+        "tensor_parallel_size": tensor_parallel_size,
+        "dtype": dtype,
+        "quantization": quantization,
+        "device": device,
+    }
     options = ServerOptions(
         host=host,
         port=port,
@@ -60,8 +89,9 @@ def serve(
     use_defaults = _parse_generation_config(generation_config)
     _log_to_stderr()
     talk(f"loading {artifact}")
-    opened = _open(artifact, limits)
-    engine = _load_engine(opened, limits)
+    opened = _open(artifact)
+    limits = _resolve_limits(opened, settings, adopt=adopt)
+    engine = _load_engine(opened, limits, max_queue, num_threads)
     model = _describe_model(opened, served_model_name or [], limits, use_defaults)
 
     from llmpack.server import run
@@ -71,43 +101,57 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """How much of what was compiled is used; None for all of it.
+    """How much of what was compiled is used.
 
     Attributes:
         max_model_len: Tokens of a request, prompt and output together.
         max_num_seqs: Running sequences.
-        max_queue: Waiting sequences.
     """
 
-    max_model_len: int | None
-    max_num_seqs: int | None
-    max_queue: int
+    max_model_len: int
+    max_num_seqs: int
 
 
-def _open(path: Path, limits: EngineLimits) -> Artifact:
+def _open(path: Path) -> Artifact:
     from llmpack.artifact.reader import open_artifact
 
-    opened = open_artifact(path)
-    _check_at_most("--max-num-seqs", limits.max_num_seqs, opened.manifest.batch_size, "batch_size")
-    _check_at_most("--max-model-len", limits.max_model_len, opened.manifest.max_seq_len, "max_seq_len")
-    return opened
+    return open_artifact(path)
 
 
-def _load_engine(opened: Artifact, limits: EngineLimits) -> AsyncEngine:
+def _resolve_limits(opened: Artifact, settings: dict[str, Any], *, adopt: bool) -> EngineLimits:
+    """The limits to serve with; settings that were not given are the compiled ones.
+
+    Raises:
+        ValidationFailed: A setting does not go with the artifact, by the rules of `llmpack validate`.
+    """
+    from llmpack.validate.run import adopt_compiled, require_serving
+
+    manifest = opened.manifest
+    if adopt:
+        settings, replaced = adopt_compiled(manifest, settings)
+        for sentence in replaced:
+            talk(f"--adopt: {sentence}")
+    else:
+        require_serving(manifest, settings)
+    return EngineLimits(
+        max_model_len=settings["max_model_len"] or manifest.max_seq_len,
+        max_num_seqs=settings["max_num_seqs"] or manifest.batch_size,
+    )
+
+
+def _load_engine(opened: Artifact, limits: EngineLimits, max_queue: int, num_threads: int) -> AsyncEngine:
     from llmpack.runtime.async_engine import AsyncEngine
     from llmpack.runtime.engine import EngineOptions
     from llmpack.runtime.load import load_engine
 
-    options = EngineOptions(max_waiting=limits.max_queue, max_running=limits.max_num_seqs)
-    return AsyncEngine(load_engine(opened, options))
+    options = EngineOptions(max_waiting=max_queue, max_running=limits.max_num_seqs)
+    return AsyncEngine(load_engine(opened, options, num_threads=num_threads))
 
 
 def _describe_model(opened: Artifact, names: list[str], limits: EngineLimits, use_defaults: bool) -> ServedModel:
     from llmpack.server.served_model import ServedModel
 
     model = ServedModel.from_artifact(opened.path, opened.manifest, names, use_generation_config=use_defaults)
-    if limits.max_model_len is None:
-        return model
     return replace(model, limits=replace(model.limits, max_seq_len=limits.max_model_len))
 
 
@@ -115,24 +159,12 @@ def _log_to_stderr() -> None:
     import logging
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of every malformed request
 
 
 def _announce(url: str) -> None:
     typer.echo(url)
     talk("ready")
-
-
-def _check_at_most(option: str, value: int | None, compiled: int, name: str) -> None:
-    from llmpack.errors import UsageError
-
-    if value is not None and not 1 <= value <= compiled:
-        raise UsageError(
-            "a server can be started with less than was compiled, not with more",
-            where=option,
-            given=value,
-            allowed=f"1 to {compiled}, the compiled {name}",
-            next_step="Choose a smaller number, or compile again with a larger one.",
-        )
 
 
 def _parse_generation_config(value: str) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from llmpack.artifact.reader import open_artifact
 from llmpack.cli.app import app
-from llmpack.cli.serve import _parse_list
-from llmpack.errors import ArtifactError, IntegrityError, UsageError
+from llmpack.cli.serve import EngineLimits, _parse_list, _resolve_limits
+from llmpack.errors import ArtifactError, IntegrityError, UsageError, ValidationFailed
 from tests.artifact.samples import write_sample
 
 
@@ -25,14 +26,45 @@ def serve(artifact: Path, *options: str) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--max-num-seqs", "5"], "--max-num-seqs; given: 5; allowed: 1 to 4, the compiled batch_size"),
-        (["--max-num-seqs", "0"], "--max-num-seqs; given: 0"),
-        (["--max-model-len", "65"], "--max-model-len; given: 65; allowed: 1 to 64, the compiled max_seq_len"),
+        (["--max-num-seqs", "5"], "LP101 max_num_seqs"),
+        (["--max-num-seqs", "0"], "LP101 max_num_seqs"),
+        (["--max-model-len", "65"], "LP102 max_model_len"),
+        (["--block-size", "32"], "LP104 block_size"),
+        (["--tensor-parallel-size", "2"], "LP107 tensor_parallel_size"),
+        (["--dtype", "bfloat16"], "LP109 dtype"),
+        (["--device", "cuda"], "LP108 device"),
+    ],
+)
+def test_what_does_not_go_with_the_artifact_is_refused(artifact: Path, options: list[str], expected: str) -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        serve(artifact, *options)
+    assert expected in str(caught.value)
+
+
+def test_all_mismatches_are_named_at_once(artifact: Path) -> None:
+    with pytest.raises(ValidationFailed, match=r"LP101.*LP102"):
+        serve(artifact, "--max-num-seqs", "5", "--max-model-len", "65")
+
+
+def test_adopt_takes_the_compiled_values_and_says_so(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limits = _resolve_limits(open_artifact(artifact), {"max_model_len": 65, "max_num_seqs": 2}, adopt=True)
+    assert limits == EngineLimits(max_model_len=64, max_num_seqs=2)
+    assert "--adopt: max_model_len: 65 replaced by the compiled 64" in capsys.readouterr().err
+
+
+def test_less_than_was_compiled_is_taken(artifact: Path) -> None:
+    limits = _resolve_limits(open_artifact(artifact), {"max_model_len": 32, "max_num_seqs": None}, adopt=False)
+    assert limits == EngineLimits(max_model_len=32, max_num_seqs=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
         (["--generation-config", "other"], "--generation-config; given: other; allowed: auto, vllm"),
         (["--allowed-origins", "[oops"], "--allowed-origins; given: [oops"),
     ],
 )
-def test_more_than_was_compiled_is_refused(artifact: Path, options: list[str], expected: str) -> None:
+def test_options_that_cannot_be_read_are_refused(artifact: Path, options: list[str], expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         serve(artifact, *options)
     assert expected in str(caught.value)

@@ -1,0 +1,1 @@
+"""Known engine arguments, per release of each engine."""
