@@ -22,7 +22,7 @@ from llmpack.compiler.progress import CompileProgress, Silent
 from llmpack.compiler.weights import WeightPlan, lay_out_weights, plan_weights, write_weights
 from llmpack.errors import CheckpointError
 from llmpack.plan.options import CompileOptions
-from llmpack.plan.plan import CompilePlan, build_plan
+from llmpack.plan.plan import CompilePlan, build_plan, check_choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ def prepare(options: CompileOptions) -> PreparedCompile:
         PlanError: The shapes cannot be compiled.
         UsageError: The output exists.
     """
+    check_choices(options)
     check_target(options.output)
     checkpoint = open_checkpoint(options.model, revision=options.revision)
     _check_tokenizer(checkpoint)

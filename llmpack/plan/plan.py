@@ -62,7 +62,7 @@ def build_plan(spec: DecoderSpec, options: CompileOptions) -> CompilePlan:
     Raises:
         PlanError: A shape is not positive, exceeds the model, or the engine cannot run it.
     """
-    _check_choices(options)
+    check_choices(options)
     max_seq_len = options.max_seq_len or min(spec.max_position_embeddings, DEFAULT_MAX_SEQ_LEN)
     _check_range("max_seq_len", max_seq_len, 2, spec.max_position_embeddings)
     _check_range("batch_size", options.batch_size, 1, 4096)
@@ -81,7 +81,12 @@ def build_plan(spec: DecoderSpec, options: CompileOptions) -> CompilePlan:
     return CompilePlan(spec, max_seq_len, options.batch_size, prefill, decode, table)
 
 
-def _check_choices(options: CompileOptions) -> None:
+def check_choices(options: CompileOptions) -> None:
+    """Passes when engine, quantisation and ranks are ones that exist, whatever the model.
+
+    Raises:
+        PlanError: One is not.
+    """
     if options.engine != "onnxruntime":
         raise PlanError("unknown engine", where="--engine", given=options.engine, allowed="onnxruntime")
     if options.quantize != "none":

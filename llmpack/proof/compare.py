@@ -11,6 +11,8 @@ from llmpack.proof.report import CaseResult, Tolerance
 
 Logits = npt.NDArray[np.float32]
 
+_NOT_A_NUMBER = 1e9
+
 FLOAT32_TOLERANCE = Tolerance(max_error=1e-3, max_kl=1e-5)
 """Two float32 implementations differ by rounding alone; a wrong operator is off by orders of magnitude more."""
 
@@ -18,23 +20,26 @@ FLOAT32_TOLERANCE = Tolerance(max_error=1e-3, max_kl=1e-5)
 def compare_logits(
     reference: Logits, given: Logits, positions: Sequence[int], *, name: str, programs: list[str]
 ) -> CaseResult:
-    """Returns the distance between two [N, V] logits at `positions`, judged by FLOAT32_TOLERANCE."""
+    """Returns the distance between two [N, V] logits at `positions`, judged by FLOAT32_TOLERANCE.
+
+    Given values that are no numbers count as very wrong ones, so that their position is found like any other.
+    """
+    given = np.nan_to_num(given, nan=_NOT_A_NUMBER, posinf=_NOT_A_NUMBER, neginf=-_NOT_A_NUMBER)
     scale = max(1.0, float(np.abs(reference).max()))
     errors = np.abs(given - reference).max(axis=-1) / scale
     worst = int(errors.argmax())
     divergence = float(kl_divergence(reference, given).max())
     same = reference.argmax(-1) == given.argmax(-1)
-    finite = bool(np.isfinite(given).all())
     within = float(errors[worst]) <= FLOAT32_TOLERANCE.max_error and divergence <= FLOAT32_TOLERANCE.max_kl
     return CaseResult(
         name=name,
         programs=programs,
         num_positions=len(positions),
-        max_error=float(errors[worst]) if finite else 1e9,
-        max_kl=divergence if finite else 1e9,
+        max_error=float(errors[worst]),
+        max_kl=divergence,
         worst_position=int(positions[worst]),
         greedy_agreement=float(same.mean()),
-        passed=finite and within and bool((same | _tied(reference, given, scale)).all()),
+        passed=within and bool((same | _tied(reference, given, scale)).all()),
     )
 
 
