@@ -76,6 +76,11 @@ class Tokenizer:
         """Number of tokens, added ones included. The logits may be wider."""
         return int(self._backend.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def added_tokens(self) -> dict[int, tokenizers.AddedToken]:
+        """Tokens beside the model's own vocabulary, special or not, by id."""
+        return dict(self._backend.get_added_tokens_decoder())
+
     @cached_property
     def longest_token_len(self) -> int:
         """Characters of the longest vocabulary entry. Costs a walk through the vocabulary, once."""

@@ -88,6 +88,11 @@ def kwargs(target: Target = "vllm", **values: JsonValue) -> ServingConfig:
     return replace(read_kwargs(values), target=target)
 
 
+def yaml_file(**values: JsonValue) -> ServingConfig:
+    """The file of `vllm serve --config`."""
+    return replace(kwargs(**values), origin="file")
+
+
 def command(target: Target = "vllm", *flags: tuple[str, JsonValue]) -> ServingConfig:
     settings = tuple(
         Setting(name, value, "--" + name.replace("_", "-"), Location("run.sh", 1, 1, name)) for name, value in flags
@@ -287,6 +292,7 @@ CASES: dict[str, list[Case]] = {
         Case("same", kwargs(device="rbln")),
         Case("left to the engine", kwargs(device="auto")),
         Case("with an index", kwargs(device="rbln:0")),
+        Case("a script for vLLM's plugin", kwargs("llmpack", device="rbln"), OURS, findings=1, says="taken for"),
         Case("other", kwargs(device="cuda"), findings=1, says="rbln"),
         Case("fact unknown", kwargs(device="cuda"), UNKNOWN, unknown=1),
     ],
@@ -325,6 +331,10 @@ CASES: dict[str, list[Case]] = {
         Case("no number in a command", command("vllm", ("max_num_seqs", "four")), findings=1),
         Case("point in a command", command("vllm", ("max_num_seqs", "4.0")), findings=1),
         Case("flag with a value", command("vllm", ("enforce_eager", "true")), findings=1),
+        Case("server's flags and numbers as text in YAML", yaml_file(port=1, max_num_seqs="4", enforce_eager=True)),
+        Case("misspelled in YAML", yaml_file(max_num_seq=4), findings=1, says="max_num_seqs"),
+        Case("number with a point in YAML", yaml_file(max_num_seqs=4.0), findings=1, says="whole number"),
+        Case("truth value for a number in YAML", yaml_file(max_num_seqs=True), findings=1, says="whole number"),
     ],
     "LP111": [
         Case("once", command("vllm", ("max_num_seqs", "4"))),
@@ -337,6 +347,7 @@ CASES: dict[str, list[Case]] = {
             findings=1,
             says="VLLM_MAX_NUM_SEQS",
         ),
+        Case("variable of another meaning", with_variable(command("vllm", ("port", "8000")), "VLLM_PORT", "9000")),
     ],
     "LP112": [
         Case("off", kwargs(enable_lora=False, pipeline_parallel_size=1, enable_prefix_caching=False)),
@@ -450,6 +461,29 @@ CASES: dict[str, list[Case]] = {
                     outputs=(tensor("logits", "TYPE_FP32", (-1, -1, 32000)),),
                 )
             ),
+        ),
+        Case(
+            "embeddings beside the artifact",
+            triton(
+                lambda model: replace(
+                    model,
+                    inputs=(tensor("input_ids", "TYPE_INT64", (-1, -1)),),
+                    outputs=(tensor("sentence_embedding", "TYPE_FP32", (-1, 384)),),
+                )
+            ),
+        ),
+        Case(
+            "logits of who knows what",
+            triton(
+                lambda model: replace(
+                    model,
+                    inputs=(tensor("input_ids", "TYPE_INT64", (-1, -1)),),
+                    outputs=(tensor("logits", "TYPE_FP32", (-1, 2)),),
+                )
+            ),
+            None,
+            unknown=1,
+            says="language model's logits; no artifact",
         ),
         Case(
             "logits of another vocabulary",

@@ -13,6 +13,8 @@ from llmpack.validate.rules.values import as_int, as_text, find_setting, is_path
 
 _COMMIT_LENGTH = 40
 _DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "fp32": "float32", "bf16": "bfloat16"}
+# What scripts for vLLM's plugin of compiled models say; llmpack's Python API runs them with only the import changed.
+_COMPILED_DEVICE = "rbln"
 _DEVICE_LISTS = ("CUDA_VISIBLE_DEVICES", "RBLN_DEVICES", "NEURON_RT_VISIBLE_CORES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -163,6 +165,10 @@ def check_device(config: ServingConfig, context: Context) -> Iterator[Outcome]:
         yield Unknown(setting.location, _why_unknown(setting, facts, "the device"))
         return
     if text.lower().partition(":")[0] in facts.devices:
+        return
+    if config.target == "llmpack" and config.kind == "kwargs" and text == _COMPILED_DEVICE:
+        message = f"{text} is taken for the device that was compiled for, {facts.devices[0]}"
+        yield Discrepancy(setting.location, message, given=text, compiled=list(facts.devices), severity="note")
         return
     yield Discrepancy(
         setting.location,
