@@ -15,6 +15,8 @@
     |   |-- ManifestError             unreadable, newer or inconsistent manifest
     |   `-- IntegrityError            files missing, extra or altered (exit code 1)
     |-- ValidationFailed              a serving config disagrees with the artifact (exit code 1)
+    |-- UnreadableConfig              a file that cannot be read as a serving config
+    |-- FixError                      a serving config that cannot be corrected where it lies
     |-- EngineError                   the engine stopped and cannot serve
     `-- RequestError (ValueError)     one request is refused; the engine goes on
         |-- ContextLengthExceeded
@@ -145,6 +147,14 @@ class ValidationFailed(LlmpackError):
     """A serving config disagrees with the artifact; all findings are named."""
 
     exit_code = 1
+
+
+class UnreadableConfig(LlmpackError):
+    """A file cannot be read as a serving config. A validation goes on with the others and reports it at the end."""
+
+
+class FixError(LlmpackError):
+    """A serving config changed meanwhile or cannot be written; it is as it was."""
 
 
 class EngineError(LlmpackError):

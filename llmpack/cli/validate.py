@@ -15,6 +15,7 @@ from llmpack.cli.console import EXIT_CHECK_FAILED, EXIT_UNUSABLE, count_of, prin
 
 if TYPE_CHECKING:
     from llmpack.validate.config_file import ProjectSettings
+    from llmpack.validate.fix_rounds import FixResult
     from llmpack.validate.run import Report, ValidateOptions
 
 FORMATS = ("table", "json", "sarif", "github")
@@ -36,7 +37,7 @@ def validate(
         list[str] | None, typer.Option("--ignore", metavar="RULES", help="Not these. May be given again.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Correct the files and show what was changed.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Only show what --fix would change first.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Only show what --fix would change.")] = False,
     verify: Annotated[
         str | None,
         typer.Option("--verify", help="full hashes an llmpack artifact's files, sizes does not. [default: full]"),
@@ -53,7 +54,8 @@ def validate(
     """Check serving configs against a compiled artifact.
 
     Reads model.json, config.pbtxt, Triton model repositories, command lines in scripts, Dockerfiles, compose and
-    Kubernetes files, env files and Python. Exits with 1 when something disagrees, with 2 when a file cannot be read.
+    Kubernetes files, systemd units, env files and Python. Exits with 1 when something disagrees, with 2 when a file
+    cannot be read, whatever was found in the others.
     """
     from llmpack.validate.config_file import find_project_settings
 
@@ -104,7 +106,7 @@ def _build_options(wishes: _Wishes, releases: dict[str, str]) -> ValidateOptions
 
 def _run(paths: list[Path], options: ValidateOptions, *, should_fix: bool, should_diff: bool) -> Report:
     from llmpack.errors import UsageError
-    from llmpack.validate.fix_rounds import fix_paths
+    from llmpack.validate.fix_rounds import fix_paths, preview_fixes
     from llmpack.validate.run import validate_paths
 
     if should_fix and should_diff:
@@ -113,24 +115,20 @@ def _run(paths: list[Path], options: ValidateOptions, *, should_fix: bool, shoul
         raise UsageError("nothing to check", next_step="Name a config or a directory, or an artifact with --artifact.")
     if should_fix:
         result = fix_paths(paths, options)
-        typer.echo(result.diff(), nl=False, err=True)
-        talk(f"made: {count_of(len(result.made), 'fix')} in {count_of(len(result.changes), 'file')}")
-        for refused in result.refused:
-            talk(f"left: {refused.fix.description}: {refused.reason}")
-        return result.report
-    report = validate_paths(paths, options)
+        _show_fixes(result, "made: {}")
+        return result.after
     if should_diff:
-        _show_diff(report, paths)
-    return report
+        result = preview_fixes(paths, options)
+        _show_fixes(result, "would be made: {}; --fix makes them")
+        return result.before
+    return validate_paths(paths, options)
 
 
-def _show_diff(report: Report, paths: list[Path]) -> None:
-    from llmpack.validate.fix import fixes_of, plan_fixes
-
-    plan = plan_fixes(fixes_of(report.findings), paths)
-    typer.echo(plan.diff(), nl=False, err=True)
-    made, files = count_of(len(plan.made), "fix"), count_of(len(plan.changes), "file")
-    talk(f"would be made: {made} in {files}; --fix makes them")
+def _show_fixes(result: FixResult, sentence: str) -> None:
+    typer.echo(result.diff(), nl=False, err=True)
+    talk(sentence.format(f"{count_of(len(result.made), 'fix')} in {count_of(len(result.changes), 'file')}"))
+    for refused in result.refused:
+        talk(f"left: {refused.fix.description}: {refused.reason}")
 
 
 def _show(report: Report, output_format: str) -> None:

@@ -6,17 +6,13 @@ import difflib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmpack.errors import LlmpackError
+from llmpack.errors import FixError
 from llmpack.validate.model import Edit, Finding, Fix
-
-
-class FixError(LlmpackError):
-    """A file changed meanwhile or cannot be written; it is as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,9 @@ def fixes_of(findings: Iterable[Finding]) -> tuple[Fix, ...]:
     return tuple(dict.fromkeys(finding.fix for finding in findings if finding.fix is not None))
 
 
-def plan_fixes(fixes: Sequence[Fix], roots: Sequence[str | Path]) -> FixPlan:
+def plan_fixes(
+    fixes: Sequence[Fix], roots: Sequence[str | Path], drafts: Mapping[Path, bytes] | None = None
+) -> FixPlan:
     """The changes that the fixes make together; nothing is written.
 
     A fix is refused as a whole if one of its edits overlaps an accepted one, lies outside its file, or its file lies
@@ -77,8 +75,9 @@ def plan_fixes(fixes: Sequence[Fix], roots: Sequence[str | Path]) -> FixPlan:
     Args:
         fixes: In order of preference.
         roots: The files and directories that may be changed.
+        drafts: What files would hold after earlier fixes, by real path; the spans are of these.
     """
-    planner = _Planner([_allowed_root(Path(root)) for root in roots])
+    planner = _Planner([_allowed_root(Path(root)) for root in roots], drafts or {})
     made = tuple(fix for fix in fixes if planner.accept(fix))
     return FixPlan(planner.changes(), made, tuple(planner.refused))
 
@@ -97,10 +96,10 @@ def write_changes(changes: Iterable[FileChange]) -> None:
 
 
 class _Planner:
-    def __init__(self, roots: list[Path]) -> None:
+    def __init__(self, roots: list[Path], drafts: Mapping[Path, bytes]) -> None:
         self.refused: list[RefusedFix] = []
         self._roots = roots
-        self._contents: dict[Path, bytes] = {}
+        self._contents: dict[Path, bytes] = dict(drafts)
         self._edits: dict[Path, list[Edit]] = {}
 
     def accept(self, fix: Fix) -> bool:
@@ -131,7 +130,9 @@ class _Planner:
         if not any(path == root or root in path.parents for root in self._roots):
             return f"{edit.path} leads to {path}, outside what was to be checked"
         try:
-            content = self._contents.setdefault(path, path.read_bytes())
+            if path not in self._contents:
+                self._contents[path] = path.read_bytes()
+            content = self._contents[path]
         except OSError as error:
             return f"{edit.path} cannot be read: {error.strerror}"
         if not 0 <= edit.start <= edit.end <= len(content):

@@ -16,16 +16,18 @@ _MAX_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """What fixing did.
+    """What fixing does.
 
     Attributes:
-        report: Of the files as they are now.
-        changes: From the files as they were to the files as they are, in the order of their first change.
-        made: Fixes that were made.
-        refused: Fixes that were not made.
+        before: The report of the files as they were.
+        after: The report of the files as the changes leave them.
+        changes: From the files as they were to the files as the last round leaves them, in the order of paths.
+        made: Fixes in the changes.
+        refused: Fixes that cannot be made.
     """
 
-    report: Report
+    before: Report
+    after: Report
     changes: tuple[FileChange, ...]
     made: tuple[Fix, ...]
     refused: tuple[RefusedFix, ...]
@@ -42,19 +44,32 @@ def fix_paths(paths: Sequence[Path], options: ValidateOptions) -> FixResult:
         ArtifactError: `options.artifact` cannot be used.
         FixError: A file cannot be written.
     """
-    report = validate_paths(paths, options)
+    result = preview_fixes(paths, options)
+    write_changes(result.changes)
+    return result
+
+
+def preview_fixes(paths: Sequence[Path], options: ValidateOptions) -> FixResult:
+    """Exactly what `fix_paths` would do; nothing is written.
+
+    Raises:
+        ArtifactError: `options.artifact` cannot be used.
+    """
+    report = before = validate_paths(paths, options)
     changes: dict[Path, FileChange] = {}
+    drafts: dict[Path, bytes] = {}
     made: list[Fix] = []
     refused: tuple[RefusedFix, ...] = ()
     for _ in range(_MAX_ROUNDS):
-        plan = plan_fixes(fixes_of(report.findings), paths)
+        plan = plan_fixes(fixes_of(report.findings), paths, drafts)
         refused = plan.refused
         if not plan.changes:
             break
-        write_changes(plan.changes)
         made += plan.made
         for change in plan.changes:
             first = changes.get(change.path, change)
             changes[change.path] = FileChange(change.path, first.before, change.after)
-        report = validate_paths(paths, options)
-    return FixResult(report, tuple(changes.values()), tuple(made), refused)
+            drafts[change.path] = change.after
+        report = validate_paths(paths, options, drafts)
+    kept = tuple(changes[path] for path in sorted(changes) if changes[path].before != changes[path].after)
+    return FixResult(before, report, kept, tuple(made), refused)

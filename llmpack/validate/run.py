@@ -58,14 +58,21 @@ class ValidateOptions:
     releases: Mapping[str, str] = field(default_factory=dict)
 
 
-def validate_paths(paths: Sequence[Path], options: ValidateOptions | None = None) -> Report:
+def validate_paths(
+    paths: Sequence[Path], options: ValidateOptions | None = None, drafts: Mapping[Path, bytes] | None = None
+) -> Report:
     """All findings in the configs at and below `paths`, and in the artifacts that they are compared with.
+
+    Args:
+        paths: Files and directories.
+        options: How to validate.
+        drafts: What files would hold after a fix, by real path; judged in the place of what they hold.
 
     Raises:
         ArtifactError: `options.artifact` is no artifact, or its facts cannot be read.
     """
     options = options or ValidateOptions()
-    read = read_paths(paths)
+    read = read_paths(paths, drafts)
     report = validate_configs(read.configs, options)
     return Report(report.findings, report.not_checked, read.failures, report.num_configs)
 

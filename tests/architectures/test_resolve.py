@@ -27,7 +27,10 @@ def resolve(**changes: Any) -> DecoderSpec:
     return build_decoder_spec(find_row(config), config)
 
 
-@pytest.mark.parametrize("path", [p for p in sorted(CONFIGS.glob("*.json")) if p.stem != "SOURCES"], ids=lambda path: path.stem)
+PUBLISHED = [path for path in sorted(CONFIGS.glob("*.json")) if path.stem != "SOURCES"]
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_published_models_resolve_or_are_refused_by_name(path: Path) -> None:
     config = json.loads(path.read_text())
     if config["model_type"] in ROWS:

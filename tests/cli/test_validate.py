@@ -147,6 +147,19 @@ def test_diff_shows_and_fix_writes(root: Path) -> None:
     assert (again.returncode, "made: 0 fixes in 0 files" in again.stderr) == (0, True)
 
 
+def test_diff_shows_all_rounds_of_fix(root: Path) -> None:
+    """Once the key is renamed, its value is found to be wrong."""
+    wrong = (root / "good.json").read_text().replace('"max_num_seqs": 4', '"max_num_seq": "8"')
+    (root / "bad.json").write_text(wrong)
+    diff = llmpack(root, "validate", "bad.json", "--artifact", "artifact", "--diff")
+    assert (diff.returncode, "LP110" in diff.stdout, (root / "bad.json").read_text()) == (1, True, wrong)
+    fixed = llmpack(root, "validate", "bad.json", "--artifact", "artifact", "--fix")
+    assert (root / "bad.json").read_bytes() == (root / "good.json").read_bytes()
+    assert diff.stderr.partition("would be made:")[0] == fixed.stderr.partition("made:")[0]
+    assert "would be made: 2 fixes in 1 file" in diff.stderr
+    assert "made: 2 fixes in 1 file" in fixed.stderr
+
+
 def test_without_an_artifact_it_says_what_was_not_checked(root: Path) -> None:
     (root / "x.json").write_text('{"model": "a/b", "max_num_seqs": 4}')
     run = llmpack(root, "validate", "x.json")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmpack.validate.fix import FileChange, FixError, apply_edits, fixes_of, plan_fixes, write_changes
+from llmpack.errors import FixError
+from llmpack.validate.fix import FileChange, apply_edits, fixes_of, plan_fixes, write_changes
 from llmpack.validate.model import Edit, Finding, Fix, Location
 from llmpack.validate.readers.read import read_paths
 from tests.validate.reading import read_one, setting_of, write

@@ -192,9 +192,9 @@ def test_fixing_leaves_nothing_that_is_fixable(changes: dict[str, JsonValue], in
         options = ValidateOptions(artifact, Selection(ignore=("LP13",)))
         before = validate_paths([file], options)
         result = fix_paths([file], options)
-        assert [finding.fix for finding in result.report.findings] == [None] * len(result.report.findings)
+        assert [finding.fix for finding in result.after.findings] == [None] * len(result.after.findings)
         if all(finding.fix is not None for finding in before.findings):
-            assert result.report.is_clean
+            assert result.after.is_clean
         fixed = file.read_bytes()
         assert fix_paths([file], options).changes == ()
         assert file.read_bytes() == fixed

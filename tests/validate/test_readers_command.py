@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmpack.validate.model import ServingConfig, Span
+from llmpack.validate.readers.flag_shapes import flag_shapes
 from llmpack.validate.readers.shell import split_commands
 from llmpack.validate.readers.shell_script import read_command_text
 from llmpack.validate.readers.source_text import SourceText
@@ -67,6 +68,11 @@ def test_text_without_a_file_has_no_spans() -> None:
         ("-tp=2", {"tensor_parallel_size": "2"}),
         ("-q awq", {"quantization": "awq"}),
         ("-O3", {"compilation_config": "3"}),
+        ("-O.level=3 --port 1", {"compilation_config": {"level": 3}, "port": "1"}),
+        ("-cc.mode 3 --port 1", {"compilation_config": {"mode": 3}, "port": "1"}),
+        ("-spec-draft-tp 2", {"speculative_draft_tensor_parallel_size": "2"}),
+        ("--kv-cache-metrics --port 1", {"kv_cache_metrics": True, "port": "1"}),
+        ("--allowed-origins '[\"*\"]' --port 1", {"allowed_origins": ["*"], "port": "1"}),
         ("--served-model-name a b --port 1", {"served_model_name": ["a", "b"], "port": "1"}),
         ("""--speculative-config '{"k": [1, true]}'""", {"speculative_config": {"k": [1, True]}}),
         ("--speculative-config '{k}'", {"speculative_config": "{k}"}),
@@ -81,6 +87,14 @@ def test_text_without_a_file_has_no_spans() -> None:
 )
 def test_flags(arguments: str, expected: dict[str, object]) -> None:
     assert values_of(command(f"vllm serve m {arguments}")) == {"model": "m", **expected}
+
+
+@pytest.mark.parametrize("prefix", ["", "$ ", "sudo ", "sudo -E ", "$ sudo -n "])
+def test_prompts_and_sudo_are_no_part_of_the_command(prefix: str) -> None:
+    text = f"{prefix}docker run --shm-size=1g -p 8000:8000 nvcr.io/nvidia/tritonserver:24.01-vllm-python-py3"
+    container = command(text).container
+    assert container is not None
+    assert (container.shm_size, [port.host for port in container.ports]) == ("1g", [8000])
 
 
 def test_repeated_flags_are_all_kept() -> None:
@@ -203,6 +217,7 @@ def test_agrees_with_the_standard_library(text: str) -> None:
     assert words_of(text) == ([expected] if expected else [])
 
 
+SHAPED = flag_shapes().boolean | flag_shapes().many_valued
 NAMES = st.from_regex(r"[a-z]{2,6}(_[a-z]{1,5}){0,2}", fullmatch=True).filter(lambda name: not name.startswith("no_"))
 FLAG_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=8).filter(
     lambda text: text[0] not in "-{["
@@ -211,9 +226,7 @@ FLAG_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), m
 
 @given(st.dictionaries(NAMES, FLAG_VALUES, max_size=5), st.booleans(), st.booleans())
 def test_flags_come_back(settings: dict[str, str], dashes: bool, equals: bool) -> None:
-    from llmpack.validate.readers.flag_shapes import BOOLEAN_FLAGS, MANY_VALUED_FLAGS
-
-    settings = {name: text for name, text in settings.items() if name not in BOOLEAN_FLAGS | MANY_VALUED_FLAGS}
+    settings = {name: text for name, text in settings.items() if name not in SHAPED}
     words = ["vllm", "serve", "m"]
     for name, text in settings.items():
         flag = "--" + (name.replace("_", "-") if dashes else name)
@@ -223,10 +236,9 @@ def test_flags_come_back(settings: dict[str, str], dashes: bool, equals: bool) -
 
 @given(st.dictionaries(NAMES, st.from_regex(r"[a-z0-9/.é]{1,8}", fullmatch=True), min_size=1, max_size=4))
 def test_spans_of_a_file_give_the_values(settings: dict[str, str]) -> None:
-    from llmpack.validate.readers.flag_shapes import BOOLEAN_FLAGS, MANY_VALUED_FLAGS
     from llmpack.validate.readers.shell_script import read_shell_script
 
-    settings = {name: text for name, text in settings.items() if name not in BOOLEAN_FLAGS | MANY_VALUED_FLAGS}
+    settings = {name: text for name, text in settings.items() if name not in SHAPED}
     text = "vllm serve m" + "".join(f" \\\n  --{name} '{value}'" for name, value in settings.items())
     (config,) = read_shell_script(SourceText(text, "x"))
     for setting in config.settings:

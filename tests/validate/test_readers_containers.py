@@ -57,10 +57,22 @@ def test_dockerfile_exec_form_with_places(tmp_path: Path) -> None:
         ("ENTRYPOINT vllm serve m\nCMD --n 4", {"model": "m"}),
         ('CMD ["vllm", "serve", "a"]\nCMD ["vllm", "serve", "b"]', {"model": "b"}),
         ("cmd vllm serve m", {"model": "m"}),
+        ("RUN <<EOF\nCMD vllm serve é\nEOF\nCMD vllm serve m", {"model": "m"}),
+        ("CMD vllm serve m\nCOPY <<-'A' <<B /x/\nCMD vllm serve a\n\tA\nCMD vllm serve b\nB", {"model": "m"}),
+        ("RUN cat <<<EOF\nCMD vllm serve m", {"model": "m"}),
+        ("RUN <<NEVER\nCMD vllm serve m", {"model": "m"}),
     ],
 )
 def test_dockerfile_forms(tmp_path: Path, instructions: str, expected: dict[str, object]) -> None:
     assert values_of(read_one(write(tmp_path / "Dockerfile", f"FROM python:3.11\n{instructions}\n"))) == expected
+
+
+def test_the_escape_directive_and_places_behind_a_here_document(tmp_path: Path) -> None:
+    text = "# syntax=docker/dockerfile:1\n# escape=`\nFROM a\nRUN <<E\né é\nE\nCMD vllm serve m `\n  --n 8\n"
+    config = read_one(write(tmp_path / "Dockerfile", text))
+    assert values_of(config) == {"model": "m", "n": "8"}
+    assert bytes_at(config, setting_of(config, "n").span) == "8"
+    assert setting_of(config, "n").location.line == 8
 
 
 def test_each_stage_of_a_dockerfile_is_read(tmp_path: Path) -> None:
@@ -92,6 +104,23 @@ services:
       --max-num-seqs 4
   other: {image: postgres, command: postgres}
 """
+
+
+@pytest.mark.parametrize(
+    "env_file", ["vllm.env", "[vllm.env, absent.env]", "[{path: ./vllm.env, required: true}, ./broken.env]"]
+)
+def test_compose_env_files(tmp_path: Path, env_file: str) -> None:
+    write(tmp_path / "vllm.env", "# é\nRBLN_DEVICES=0,1\nHF_TOKEN=hf_x\n")
+    write(tmp_path / "broken.env", "not a variable\n")
+    text = f"services: {{a: {{image: vllm/vllm-openai, env_file: {env_file}, environment: {{A: b}}}}}}"
+    config = read_one(write(tmp_path / "compose.yaml", text))
+    assert [(item.name, item.value) for item in config.environment] == [
+        ("RBLN_DEVICES", "0,1"),
+        ("HF_TOKEN", "hf_x"),
+        ("A", "b"),
+    ]
+    place = config.environment[0].location
+    assert (place.path, place.line) == (str(tmp_path / "vllm.env"), 2)
 
 
 def test_compose_services(tmp_path: Path) -> None:
@@ -176,6 +205,32 @@ def test_kubernetes_containers(tmp_path: Path) -> None:
     assert [(port.host, port.container) for port in server.container.ports] == [(80, 8000)]
     setting = setting_of(script, "max_num_seqs")
     assert (setting.value, setting.location.line, bytes_at(script, setting.span)) == ("8", 33, "8")
+
+
+CONFIG_MAP_POD = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits}
+data: {LEN: "4096", SEQS: "4"}
+---
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: vllm/vllm-openai:v0.11.0
+      envFrom: [{configMapRef: {name: limits}}, {configMapRef: {name: elsewhere}}]
+      env:
+        - {name: SEQS, value: "8"}
+        - {name: N, valueFrom: {configMapKeyRef: {name: limits, key: LEN}}}
+        - {name: S, valueFrom: {secretKeyRef: {name: limits, key: LEN}}}
+      args: [--max-model-len, $(LEN), --max-num-seqs, $(SEQS), --n, $(N), --s, $(S)]
+"""
+
+
+def test_kubernetes_config_maps_of_the_same_file(tmp_path: Path) -> None:
+    config = read_one(write(tmp_path / "pod.yaml", CONFIG_MAP_POD))
+    assert values_of(config) == {"max_model_len": "4096", "max_num_seqs": "8", "n": "4096", "s": "$(S)"}
+    assert not setting_of(config, "s").is_known
+    assert [item.name for item in config.environment] == ["LEN", "SEQS", "SEQS", "N"]
 
 
 def test_env_file(tmp_path: Path) -> None:

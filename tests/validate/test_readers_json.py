@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import JsonValue
 from llmpack.validate.readers.json_text import parse_json
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 from tests.validate.reading import bytes_at, failure_of, read_one, setting_of, write
 
 TUTORIAL = """{

@@ -58,9 +58,16 @@ def test_a_directory_gives_only_what_speaks_of_a_server(tmp_path: Path) -> None:
     assert [Path(config.path or "").name for config in result.configs] == ["model.json", "run.sh"]
 
 
+def test_another_tools_model_json_is_no_config(tmp_path: Path) -> None:
+    other = write(tmp_path / "web/model.json", '{"format": "layers-model", "weightsManifest": []}')
+    write(tmp_path / "a/1/model.json", '{"model": "x", "format": 1}')
+    assert [Path(config.path or "").parent.name for config in read_paths([tmp_path]).configs] == ["1"]
+    assert [config.path for config in read_paths([other]).configs] == [str(other)]
+
+
 def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
     write(tmp_path / "a/model.json", "{")
-    write(tmp_path / "b/model.json", '{"x": 1}')
+    write(tmp_path / "b/model.json", '{"model": 1}')
     result = read_paths([tmp_path, tmp_path / "b/model.json", tmp_path / "missing"])
     assert [config.path for config in result.configs] == [str(tmp_path / "b/model.json")]
     assert [failure.path for failure in result.failures] == [str(tmp_path / "a/model.json"), str(tmp_path / "missing")]
@@ -123,8 +130,8 @@ def test_too_deep_is_said(tmp_path: Path) -> None:
 
 
 def _bomb() -> str:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 200)]
+    lines = ["additional_config:", "  a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 200)]
     return "\n".join([*lines, "max_model_len: *a199", "model: x"])
 
 

@@ -144,7 +144,7 @@ def test_broken_in_one_way(tmp_path: Path, text: str, message: str) -> None:
 
 @given(st.text(alphabet='ab:1 {}[],;"\n#<>', max_size=30))
 def test_never_fails_otherwise(text: str) -> None:
-    from llmpack.validate.readers.source_text import UnreadableConfig
+    from llmpack.errors import UnreadableConfig
 
     try:
         parsed = parse_pbtxt(SourceText(text, "x"))

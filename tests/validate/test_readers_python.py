@@ -9,6 +9,7 @@ import pytest
 from llmpack.validate.model import ModelPy
 from llmpack.validate.readers.model_py import read_model_py
 from llmpack.validate.readers.python_kwargs import read_kwargs
+from llmpack.validate.readers.read import read_paths
 from tests.validate.reading import bytes_at, failure_of, read_one, setting_of, values_of, write
 
 SCRIPT = """from vllm import AsyncEngineArgs
@@ -56,6 +57,22 @@ def test_positional_model_unpacked_literals_and_our_own_engine(tmp_path: Path) -
 
 def test_our_engine_by_its_module(tmp_path: Path) -> None:
     assert read_one(write(tmp_path / "run.py", "import llmpack\nllmpack.LLM(model='m')\n")).target == "llmpack"
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "count"),
+    [
+        ("from vllm import LLM", "LLM(seed=1)", 1),
+        ("import vllm as v", "v.LLM(seed=1)", 1),
+        ("from llmpack.api import LLM as Model, LLM", "LLM(seed=1)", 1),
+        ("", "LLM(seed=1)", 1),
+        ("from crewai import LLM", "LLM(seed=1)", 0),
+        ("import tensorrt_llm as t", "t.llmapi.LLM(seed=1)", 0),
+    ],
+)
+def test_only_an_engines_own_classes_count(tmp_path: Path, imports: str, call: str, count: int) -> None:
+    path = write(tmp_path / "run.py", f"{imports}\nx = {call}\n")
+    assert len(read_paths([path]).configs) == count
 
 
 def test_plain_keyword_arguments() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from llmpack.validate.evaluate import NotChecked, Selection, evaluate_artifact, evaluate_config
 from llmpack.validate.facts import ArtifactFacts
 from llmpack.validate.model import Finding
+from llmpack.validate.output.rules_page import build_rules_page
 from llmpack.validate.rules.catalogue import RULES, RULES_BY_ID
 from llmpack.validate.rules.rule import Context
 from tests.validate.rule_cases import CASES, FIXED, Case, command
@@ -56,6 +58,12 @@ def test_rules_are_documented_in_order() -> None:
         assert rule.check or rule.check_artifact
         assert len(rule.story.splitlines()) >= 2
         assert max(map(len, rule.story.splitlines())) <= 120
+
+
+def test_the_page_of_rules_is_up_to_date() -> None:
+    """`python scripts/write_rules.py` writes it."""
+    page = Path(__file__).parents[2] / "docs" / "rules.md"
+    assert page.read_text(encoding="utf-8") == build_rules_page()
 
 
 def test_no_report_repeats_a_secret() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmpack.validate.evaluate import Selection
+from llmpack.validate.fix_rounds import fix_paths
 from llmpack.validate.run import Report, ValidateOptions, validate_paths
 from tests.validate.foreign_artifacts import write_rbln
 from tests.validate.tutorials import (
@@ -155,6 +156,39 @@ def test_one_change_of_the_python_arguments(
     file = tmp_path / "engine.py"
     file.write_text(PYTHON.replace(printed, changed).replace("@ARTIFACT@", str(artifact)))
     assert rules(check(file, artifact)) == expected
+
+
+PYTHON_AS_YAML = """\
+model: meta-llama/Llama-2-7b-chat-hf
+device: rbln
+compiled_model_dir: "@ARTIFACT@"
+max_num_batched_tokens: 4096
+max_model_len: 4096
+block_size: 4096
+"""
+FLAGS = "--device rbln --max-num-batched-tokens 4096 --max-model-len 4096 --block-size 4096 --compiled-model-dir /m"
+IN_ANY_FORMAT = {
+    "model.json": MODEL_JSON.replace('"max_num_seqs": 4', '"max_num_seqs": 8'),
+    "serve.sh": COMMAND.replace("--max-num-seqs 4", "--max-num-seqs=8"),
+    "engine.py": PYTHON.replace("max_num_seqs=batch_size", "max_num_seqs=8"),
+    "config.yaml": "max-num-seqs: 8  # slots\n" + PYTHON_AS_YAML,
+    "compose.yaml": f"services: {{a: {{image: vllm/vllm-openai, shm_size: 1g, command: {FLAGS} --max-num-seqs 8}}}}\n",
+    "Dockerfile": f"FROM a\nCMD vllm serve {FLAGS} \\\n  # slots\n  --max-num-seqs 8\n",
+    "llm.service": f"[Service]\nExecStart=vllm serve {FLAGS} --max-num-seqs '8'\n",
+}
+
+
+@pytest.mark.parametrize("name", IN_ANY_FORMAT)
+def test_a_fix_in_any_format_changes_one_character(tmp_path: Path, artifact: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text(text := IN_ANY_FORMAT[name].replace("@ARTIFACT@", str(artifact)))
+    options = ValidateOptions(artifact, Selection(select=("LP101",)))
+    result = fix_paths([file], options)
+    assert [finding.rule_id for finding in result.before.findings] == ["LP101"]
+    assert result.after.findings == ()
+    changed = file.read_text()
+    assert len(changed) == len(text)
+    assert [pair for pair in zip(text, changed, strict=True) if pair[0] != pair[1]] == [("8", "4")]
 
 
 def test_python_backend_as_printed(tmp_path: Path) -> None:

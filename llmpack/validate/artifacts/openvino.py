@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llmpack.errors import ArtifactError
+from llmpack.errors import ArtifactError, UnreadableConfig
 from llmpack.validate.artifacts.checkpoint_files import find_file_problems
 from llmpack.validate.artifacts.json_facts import int_at, plain_dtype, read_object_if_there, str_at
 from llmpack.validate.facts import ArtifactFacts
 from llmpack.validate.readers.pbtxt_text import PbField, parse_pbtxt
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig, read_source
+from llmpack.validate.readers.source_text import SourceText, read_source
 
 FACT_FILE = "graph.pbtxt"
 _DEFAULT_LIMIT = 256

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import Container, Port, ServingConfig, Setting
 from llmpack.validate.readers.docker_run import parse_port
-from llmpack.validate.readers.env_file import env_values
+from llmpack.validate.readers.env_file import env_settings, env_values
 from llmpack.validate.readers.server_command import Surroundings, environment_settings, read_image_command
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig, read_source
+from llmpack.validate.readers.source_text import SourceText, read_source
 from llmpack.validate.readers.words import Word
 from llmpack.validate.readers.yaml_tree import YamlNode, map_scalar
 from llmpack.validate.readers.yaml_words import expand_all, item_word, read_arguments
@@ -61,7 +62,8 @@ def _read_service(
         source,
         "compose",
         container=_container(source, name, service, variables),
-        environment=_environment(source, service.get("environment"), variables),
+        environment=_env_files(source, service.get("env_file"))
+        + _environment(source, service.get("environment"), variables),
         is_containerised=True,
         anchor=source.location(name.start, f"/services/{name.text}"),
     )
@@ -100,6 +102,25 @@ def _environment(source: SourceText, node: YamlNode | None, variables: Mapping[s
         if equals:
             pairs.append((variable, word.cut(len(variable) + 1)))
     return environment_settings(source, pairs)
+
+
+def _env_files(source: SourceText, node: YamlNode | None) -> tuple[Setting, ...]:
+    """The variables of the files in `env_file`: a path, or a list of paths or of `path:` mappings."""
+    nodes = [] if node is None else node.items if node.items is not None else [node]
+    settings: list[Setting] = []
+    for item in nodes:
+        path = item.get("path") or item
+        if source.path is not None and path.text:
+            settings += _env_file(Path(source.path).parent / path.text)
+    return tuple(settings)
+
+
+def _env_file(path: Path) -> tuple[Setting, ...]:
+    """Nothing for a file that is not there or no env file: often it is made where the container starts."""
+    try:
+        return env_settings(read_source(path)) if path.is_file() else ()
+    except UnreadableConfig:
+        return ()
 
 
 def _ulimits(node: YamlNode | None) -> Iterator[tuple[str, str]]:

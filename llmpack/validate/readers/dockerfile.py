@@ -9,7 +9,9 @@ import io
 import re
 from dataclasses import dataclass, field
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import Container, ServingConfig
+from llmpack.validate.readers.dockerfile_text import plain_dockerfile
 from llmpack.validate.readers.json_text import JsonNode, parse_json
 from llmpack.validate.readers.server_command import (
     Surroundings,
@@ -18,7 +20,7 @@ from llmpack.validate.readers.server_command import (
     read_image_command,
 )
 from llmpack.validate.readers.shell import ShellCommand, assigned, split_commands
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.words import FROM_VARIABLE, MappedText, Word
 from llmpack.validate.readers.yaml_words import expand_all
 
@@ -57,6 +59,7 @@ def read_dockerfile(source: SourceText) -> list[ServingConfig]:
     Raises:
         UnreadableConfig: A quote is not closed.
     """
+    source = source.with_text(plain_dockerfile(source.text))
     arguments: dict[str, str] = {}
     stages: list[_Stage] = []
     for name, mapped in _instructions(source):

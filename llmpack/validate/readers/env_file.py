@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from llmpack.validate.model import Location, ServingConfig, Setting
 from llmpack.validate.readers.source_text import SourceText
@@ -48,6 +49,15 @@ def env_values(source: SourceText) -> dict[str, str]:
     for _ in _lines(source, variables):
         pass
     return variables
+
+
+def env_settings(source: SourceText) -> tuple[Setting, ...]:
+    """The file's variables as the environment of what it is given to, named as written.
+
+    Raises:
+        UnreadableConfig: A line is neither a variable, a comment nor empty.
+    """
+    return tuple(replace(setting, name=setting.spelling) for setting in read_env_file(source).settings)
 
 
 def canonical_name(variable: str) -> str:

@@ -1,108 +1,56 @@
-"""How many words follow a flag, where the words themselves do not tell.
+"""How many words follow a flag, and what short flags stand for: read from the vocabularies of all engines.
 
-Source: `vllm serve --help` of vLLM 0.3 to 0.13. A flag that is not listed takes the word behind it unless that starts
-with a dash.
+A truth value takes no word, a list takes several, all else takes one. Where the words themselves do not tell, the
+union of all engines and releases decides: no flag has changed from one to the other.
 """
 
 from __future__ import annotations
 
-BOOLEAN_FLAGS = frozenset(
-    [
-        "adopt",
-        "allow_credentials",
-        "async_scheduling",
-        "calculate_kv_scales",
-        "data_parallel_external_lb",
-        "data_parallel_hybrid_lb",
-        "disable_access_log_for_endpoints",
-        "disable_async_output_proc",
-        "disable_cascade_attn",
-        "disable_custom_all_reduce",
-        "disable_fastapi_docs",
-        "disable_frontend_multiprocessing",
-        "disable_hybrid_kv_cache_manager",
-        "disable_log_outputs",
-        "disable_log_requests",
-        "disable_log_stats",
-        "disable_mm_preprocessor_cache",
-        "disable_sliding_window",
-        "disable_uvicorn_access_log",
-        "enable_auto_tool_choice",
-        "enable_chunked_prefill",
-        "enable_dbo",
-        "enable_eplb",
-        "enable_expert_parallel",
-        "enable_force_include_usage",
-        "enable_log_deltas",
-        "enable_log_outputs",
-        "enable_log_requests",
-        "enable_lora",
-        "enable_lora_bias",
-        "enable_offline_docs",
-        "enable_prefix_caching",
-        "enable_prompt_adapter",
-        "enable_prompt_embeds",
-        "enable_prompt_tokens_details",
-        "enable_reasoning",
-        "enable_request_id_headers",
-        "enable_return_routed_experts",
-        "enable_server_load_tracking",
-        "enable_sleep_mode",
-        "enable_ssl_refresh",
-        "enable_tokenizer_info_endpoint",
-        "enforce_eager",
-        "engine_use_ray",
-        "exclude_tools_when_tool_choice_none",
-        "fully_sharded_loras",
-        "headless",
-        "help",
-        "interleave_mm_strings",
-        "kv_sharing_fast_prefill",
-        "log_error_stack",
-        "multi_step_stream_outputs",
-        "ray_workers_use_nsight",
-        "return_tokens_as_token_ids",
-        "skip_mm_profiling",
-        "skip_tokenizer_init",
-        "trust_remote_code",
-        "trust_request_chat_template",
-        "use_tqdm_on_load",
-        "use_v2_block_manager",
-        "version",
-        "worker_use_ray",
-    ]
-)
-MANY_VALUED_FLAGS = frozenset(
-    [
-        "allowed_media_domains",
-        "api_key",
-        "cuda_graph_sizes",
-        "cudagraph_capture_sizes",
-        "ignore_patterns",
-        "limit_mm_per_prompt",
-        "lora_modules",
-        "prompt_adapters",
-        "served_model_name",
-    ]
-)
-SHORT_FLAGS = {
-    "asc": "api_server_count",
-    "cc": "compilation_config",
-    "dcp": "decode_context_parallel_size",
-    "dp": "data_parallel_size",
-    "dpa": "data_parallel_address",
-    "dpb": "data_parallel_backend",
-    "dpl": "data_parallel_size_local",
-    "dpn": "data_parallel_rank",
-    "dpp": "data_parallel_rpc_port",
-    "dpr": "data_parallel_start_rank",
-    "ep": "enable_expert_parallel",
-    "h": "help",
-    "n": "nnodes",
-    "O": "compilation_config",
-    "pp": "pipeline_parallel_size",
-    "q": "quantization",
-    "r": "node_rank",
-    "tp": "tensor_parallel_size",
-    "v": "version",
-}
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from llmpack.validate.vocabulary.engine_vocabulary import ENGINES, Vocabulary, read_vocabulary
+
+# Every argument parser has these two, and no vocabulary lists them.
+_ARGPARSE_FLAGS = {"-h": "help", "-v": "version"}
+# Source: vLLM, `cli_args.py` and `arg_utils.py` of 0.3 to 0.13: lists that are one JSON word, or one word at a time.
+_ONE_WORD_LISTS = frozenset({"allowed_origins", "allowed_methods", "allowed_headers", "middleware"})
+# The same source: `nargs` of flags whose type is not that of a list.
+_MANY_WORDS = frozenset({"ignore_patterns", "limit_mm_per_prompt", "prompt_adapters"})
+
+
+@dataclass(frozen=True, slots=True)
+class FlagShapes:
+    """What the vocabularies say about flags.
+
+    Attributes:
+        boolean: Canonical names of flags without a value.
+        many_valued: Of flags that take every word up to the next flag.
+        short: Canonical names by short flag (`-tp`).
+    """
+
+    boolean: frozenset[str]
+    many_valued: frozenset[str]
+    short: Mapping[str, str]
+
+
+@cache
+def flag_shapes() -> FlagShapes:
+    """The shapes of all flags that any engine has."""
+    vocabularies = [read_vocabulary(engine) for engine in ENGINES]
+    short = {flag: name for vocabulary in vocabularies for flag, name in vocabulary.short_flags.items()}
+    return FlagShapes(
+        boolean=_flags_of_type(vocabularies, "bool") | set(_ARGPARSE_FLAGS.values()),
+        many_valued=(_flags_of_type(vocabularies, "list") | _MANY_WORDS) - _ONE_WORD_LISTS,
+        short=_ARGPARSE_FLAGS | short,
+    )
+
+
+def _flags_of_type(vocabularies: Iterable[Vocabulary], kind: str) -> frozenset[str]:
+    return frozenset(
+        name
+        for vocabulary in vocabularies
+        for name, key in vocabulary.keys.items()
+        if key.type == kind and "flags" in key.uses
+    )

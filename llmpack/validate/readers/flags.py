@@ -1,7 +1,7 @@
 """Flags of a server's command line as settings.
 
 Source: `argparse` of Python 3.11, and vLLM's `FlexibleArgumentParser`: dashes and underscores are one, `--a.b 1` is the
-member `b` of the JSON object `a`.
+member `b` of the JSON object `a`, and short flags have members too (`-cc.mode 3`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmpack.validate.model import JsonValue, Setting, Span
-from llmpack.validate.readers.flag_shapes import BOOLEAN_FLAGS, MANY_VALUED_FLAGS, SHORT_FLAGS
+from llmpack.validate.readers.flag_shapes import flag_shapes
 from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.words import Word
 
 _LONG = re.compile(r"--[A-Za-z][\w.-]*")
-_SHORT = re.compile(r"-[A-Za-z]+")
+_SHORT = re.compile(r"(-[A-Za-z][A-Za-z-]*)((?:\.[\w-]+)*)")
 _OPTIMIZATION = re.compile(r"-O(\d)")
 # What may lie between two words of one command: blanks, continued lines, a list's commas and dashes.
 _GAP = re.compile(r"[\s\\,]*(?:-[ \t]+)?")
@@ -81,10 +81,11 @@ class _FlagReader:
         return self._setting(flag, self._following_values(flag.name))
 
     def _following_values(self, name: str) -> list[Word]:
-        if name in BOOLEAN_FLAGS or name.startswith("no_"):
+        shapes = flag_shapes()
+        if name in shapes.boolean or name.startswith("no_"):
             return []
         values: list[Word] = []
-        most = len(self._words) if name in MANY_VALUED_FLAGS else 1
+        most = len(self._words) if name in shapes.many_valued else 1
         while len(values) < most and self._at < len(self._words) and _is_value(self._words[self._at]):
             values.append(self._words[self._at])
             self._at += 1
@@ -120,8 +121,8 @@ def _find_flag(word: Word) -> _Flag | None:
     if match := _OPTIMIZATION.fullmatch(word.text):
         return _Flag(word, "compilation_config", "-O", word.cut(2))
     match = _SHORT.match(word.text)
-    if match and match[0][1:] in SHORT_FLAGS:
-        return _Flag(word, SHORT_FLAGS[match[0][1:]], match[0], _value_behind(word, match.end()))
+    if match and (name := flag_shapes().short.get(match[1])):
+        return _Flag(word, name + match[2], match[0], _value_behind(word, match.end()))
     if match and match.end() == len(word.text):
         return _Flag(word, name_of(match[0]), match[0], None)
     return None

@@ -10,8 +10,9 @@ import json
 import re
 from dataclasses import dataclass
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import JsonValue
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 
 MAX_DEPTH = 64
 MAX_VALUES = 50_000

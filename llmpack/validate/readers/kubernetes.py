@@ -5,7 +5,7 @@ Source: Kubernetes API reference, `Container` v1 core.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from llmpack.validate.model import Container, Port, ServingConfig, Setting
 from llmpack.validate.readers.server_command import Surroundings, environment_settings, read_image_command
@@ -20,8 +20,15 @@ def is_kubernetes(document: YamlNode) -> bool:
     return document.get("apiVersion") is not None and document.get("kind") is not None
 
 
-def read_kubernetes(source: SourceText, document: YamlNode) -> list[ServingConfig]:
+def read_kubernetes(
+    source: SourceText, document: YamlNode, config_maps: Mapping[str, YamlNode] | None = None
+) -> list[ServingConfig]:
     """The configs of all containers that start a server, in whatever object their pod stands.
+
+    Args:
+        source: The file.
+        document: The object.
+        config_maps: The data of the file's ConfigMaps by name.
 
     Raises:
         UnreadableConfig: A quote in a script is not closed.
@@ -31,13 +38,27 @@ def read_kubernetes(source: SourceText, document: YamlNode) -> list[ServingConfi
         containers = pod.get("containers")
         for container in (containers.items or []) if containers else []:
             if container.pairs is not None:
-                configs += _read_container(source, pod, container)
+                configs += _read_container(source, pod, container, config_maps or {})
     return configs
 
 
-def _read_container(source: SourceText, pod: YamlNode, node: YamlNode) -> list[ServingConfig]:
+def find_config_maps(documents: Iterable[YamlNode]) -> dict[str, YamlNode]:
+    """The `data` of every ConfigMap among the documents by the map's name."""
+    maps = {}
+    for document in documents:
+        metadata, data = document.get("metadata"), document.get("data")
+        name = _text(metadata.get("name")) if metadata else None
+        if _text(document.get("kind")) == "ConfigMap" and name is not None and data is not None:
+            maps[name] = data
+    return maps
+
+
+def _read_container(
+    source: SourceText, pod: YamlNode, node: YamlNode, config_maps: Mapping[str, YamlNode]
+) -> list[ServingConfig]:
     variables: dict[str, str] = {}
-    environment = _environment(source, node.get("env"), variables)
+    environment = _mapped_environment(source, node.get("envFrom"), variables, config_maps)
+    environment += _environment(source, node.get("env"), variables, config_maps)
     command = read_arguments(source, _list_only(node.get("command")), variables, is_kubernetes=True)
     words = command + read_arguments(source, _list_only(node.get("args")), variables, is_kubernetes=True)
     around = Surroundings(
@@ -57,11 +78,36 @@ def _list_only(node: YamlNode | None) -> YamlNode | None:
     return node if node is not None and node.items is not None else None
 
 
-def _environment(source: SourceText, node: YamlNode | None, variables: dict[str, str]) -> tuple[Setting, ...]:
+def _mapped_environment(
+    source: SourceText, node: YamlNode | None, variables: dict[str, str], config_maps: Mapping[str, YamlNode]
+) -> tuple[Setting, ...]:
+    """The variables of `envFrom`, whose ConfigMaps stand in the same file; their values are taken as they are."""
+    pairs: list[tuple[str, Word]] = []
+    for item in (node.items or []) if node else []:
+        reference, prefix = item.get("configMapRef"), _text(item.get("prefix")) or ""
+        data = config_maps.get(_text(reference.get("name")) or "") if reference else None
+        for key, value in (data.pairs or []) if data else []:
+            if key.text and value.text is not None:
+                pairs.append((prefix + key.text, item_word(source, value, {}, is_kubernetes=True)))
+                variables[prefix + key.text] = value.text
+    return environment_settings(source, pairs)
+
+
+def _from_config_map(item: YamlNode, config_maps: Mapping[str, YamlNode]) -> YamlNode | None:
+    """The value of `valueFrom: {configMapKeyRef: {name, key}}`."""
+    origin = item.get("valueFrom")
+    reference = origin.get("configMapKeyRef") if origin else None
+    data = config_maps.get(_text(reference.get("name")) or "") if reference else None
+    return data.get(_text(reference.get("key")) or "") if data and reference else None
+
+
+def _environment(
+    source: SourceText, node: YamlNode | None, variables: dict[str, str], config_maps: Mapping[str, YamlNode]
+) -> tuple[Setting, ...]:
     """The variables in order, each of which may use those before it; `variables` takes their values."""
     pairs: list[tuple[str, Word]] = []
     for item in (node.items or []) if node else []:
-        name, value = _text(item.get("name")), item.get("value")
+        name, value = _text(item.get("name")), item.get("value") or _from_config_map(item, config_maps)
         if name is None:
             continue
         variables.pop(name, None)

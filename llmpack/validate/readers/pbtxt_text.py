@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import TextDefect
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 
 MAX_DEPTH = 32
 MAX_TOKENS = 50_000

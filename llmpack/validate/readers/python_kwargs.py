@@ -12,6 +12,8 @@ from llmpack.validate.readers.python_text import PythonText
 from llmpack.validate.readers.source_text import SourceText
 
 ENGINE_CALLS = frozenset({"AsyncEngineArgs", "EngineArgs", "LLM"})
+# Other libraries call their own classes LLM.
+_ENGINE_PACKAGES = frozenset({"vllm", "vllm_rbln", "llmpack"})
 
 
 def read_python_file(source: SourceText) -> list[ServingConfig]:
@@ -24,7 +26,7 @@ def read_python_file(source: SourceText) -> list[ServingConfig]:
     secrets = tuple(find_secrets(python))
     configs = []
     for name, call in python.calls():
-        settings = tuple(_settings(python, call)) if name in ENGINE_CALLS else ()
+        settings = tuple(_settings(python, call)) if name in ENGINE_CALLS and _is_of_an_engine(python, call) else ()
         if settings:
             location = python.location(call, name)
             target = _call_target(python, settings)
@@ -37,6 +39,12 @@ def read_kwargs(kwargs: Mapping[str, JsonValue]) -> ServingConfig:
     """The config that the keyword arguments are; its values have no file and cannot be fixed."""
     settings = tuple(Setting(name, value, name, Location(None, pointer=name)) for name, value in kwargs.items())
     return ServingConfig("kwargs", "api", None, resolve_engine_target(settings, "llmpack"), Location(None), settings)
+
+
+def _is_of_an_engine(python: PythonText, call: ast.Call) -> bool:
+    """Whether what is called comes from an engine's package, as far as the file's imports tell."""
+    package = python.package_of(call.func)
+    return package is None or package in _ENGINE_PACKAGES
 
 
 def _call_target(python: PythonText, settings: tuple[Setting, ...]) -> Target:

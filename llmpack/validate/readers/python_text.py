@@ -26,6 +26,7 @@ class PythonText:
         self.source = source
         self.nodes = _parse(source)
         self._constants = dict(_constants(self.nodes))
+        self._packages = dict(_imported(self.nodes))
 
     def calls(self) -> Iterator[tuple[str, ast.Call]]:
         """Every call with the last part of the called name, in order: `login` for `huggingface_hub.login(...)`."""
@@ -33,6 +34,12 @@ class PythonText:
         for node in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             if name := last_name(node.func):
                 yield name, node
+
+    def package_of(self, node: ast.expr) -> str | None:
+        """The top package that `name` or `name.attribute` was imported from; None when it was not imported."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return self._packages.get(node.id) if isinstance(node, ast.Name) else None
 
     def location(self, node: ast.expr | ast.stmt | ast.keyword, pointer: str = "") -> Location:
         """Where `node` starts."""
@@ -100,6 +107,17 @@ def _parse(source: SourceText) -> list[ast.AST]:
     if len(nodes) > MAX_NODES:
         raise source.failure(f"more than {MAX_NODES} syntax nodes", 0)
     return nodes
+
+
+def _imported(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Names that absolute imports bind, with the top package of each."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((alias.asname or alias.name, node.module.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                package = alias.name.partition(".")[0]
+                yield alias.asname or package, package
 
 
 def _constants(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:

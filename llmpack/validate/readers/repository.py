@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import ServingConfig, TritonModel
-from llmpack.validate.readers.source_text import UnreadableConfig, read_source
+from llmpack.validate.readers.source_text import read_source
 from llmpack.validate.readers.triton_config import read_triton_config
 
 MAX_SIBLINGS = 200

@@ -152,7 +152,14 @@ def _environment(source: SourceText, words: Sequence[Word]) -> tuple[Setting, ..
 
 
 def _without_prompt(words: Sequence[Word]) -> Sequence[Word]:
-    return words[1:] if len(words) > 1 and words[0].text in {"$", "#", "%", ">"} else words
+    """The words behind a documentation's prompt and `sudo` with its flags."""
+    if len(words) > 1 and words[0].text in {"$", "#", "%", ">"}:
+        words = words[1:]
+    if len(words) > 1 and words[0].text == "sudo":
+        words = words[1:]
+        while len(words) > 1 and words[0].text.startswith("-"):
+            words = words[1:]
+    return words
 
 
 def _find_server(words: Sequence[Word]) -> _Server | None:

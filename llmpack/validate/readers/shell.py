@@ -253,8 +253,10 @@ class _Lexer:
             num_assignments += 1
         assignments, rest = words[:num_assignments], words[num_assignments:]
         if rest and rest[0].text in {"export", "readonly", "declare", "local", "typeset"}:
-            self._assign([word for word in rest[1:] if assigned(word)])
-            self._exported += [word for word in rest[1:] if assigned(word)]
+            declared = [word for word in rest[1:] if assigned(word)]
+            self._assign(declared)
+            if rest[0].text == "export" or any(word.text.startswith("-x") for word in rest[1:]):
+                self._exported += declared
         elif rest:
             self._commands.append(ShellCommand(tuple(rest), (*self._exported, *assignments)))
         else:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from bisect import bisect_right
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from llmpack.errors import LlmpackError
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import Location, Span
 
 MAX_FILE_BYTES = 1 << 18
 _UTF8_BOM = b"\xef\xbb\xbf"
 _OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-
-
-class UnreadableConfig(LlmpackError):
-    """A file that cannot be read as a serving config; becomes a `ReadFailure`."""
 
 
 class SourceText:
@@ -33,6 +30,10 @@ class SourceText:
         self.text = text
         self.path = path
         self._num_bom_bytes = num_bom_bytes
+
+    def with_text(self, text: str) -> SourceText:
+        """The same file with other characters in the same places: `text` takes as many bytes, line by line."""
+        return SourceText(text, self.path, num_bom_bytes=self._num_bom_bytes)
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -87,13 +88,18 @@ class SourceText:
         return UnreadableConfig(f"line {place.line}, column {place.column}: {what}")
 
 
-def read_source(path: Path) -> SourceText:
+def read_source(path: Path, drafts: Mapping[Path, bytes] | None = None) -> SourceText:
     """The text of `path`. Never blocks on a pipe or device, never reads more than `MAX_FILE_BYTES`.
+
+    Args:
+        path: The file.
+        drafts: What files would hold after a fix, by real path; taken in the place of what they hold.
 
     Raises:
         UnreadableConfig: Not a regular file, too large, binary, not UTF-8, or refused by the system.
     """
-    content = _read_bytes(path)
+    draft = drafts.get(Path(os.path.realpath(path))) if drafts else None
+    content = _read_bytes(path) if draft is None else draft
     num_bom_bytes = len(_UTF8_BOM) if content.startswith(_UTF8_BOM) else 0
     encoding = _OTHER_ENCODINGS.get(content[:2])
     if encoding:

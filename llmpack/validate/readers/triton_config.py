@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import (
     DynamicBatching,
     EnsembleStep,
@@ -25,7 +26,7 @@ from llmpack.validate.model import (
 )
 from llmpack.validate.readers.model_py import read_model_py
 from llmpack.validate.readers.pbtxt_text import PbField, parse_pbtxt
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.triton_schema import find_syntax_error
 
 MAX_VERSION_FILES = 1000

@@ -6,9 +6,10 @@ from llmpack.validate.model import JsonValue, ServingConfig, Setting
 from llmpack.validate.readers.compose import is_compose, read_compose
 from llmpack.validate.readers.engine_targets import resolve_engine_target
 from llmpack.validate.readers.flags import name_of
-from llmpack.validate.readers.kubernetes import is_kubernetes, read_kubernetes
+from llmpack.validate.readers.kubernetes import find_config_maps, is_kubernetes, read_kubernetes
 from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.yaml_tree import YamlNode, parse_yaml
+from llmpack.validate.vocabulary.engine_vocabulary import ENGINES, read_vocabulary
 
 # Arguments of an engine that no other tool's YAML is likely to hold.
 _TELLING_ARGUMENTS = frozenset(
@@ -25,9 +26,11 @@ def read_yaml(source: SourceText) -> list[ServingConfig]:
         UnreadableConfig: Not YAML, or a quote in a command is not closed.
     """
     configs: list[ServingConfig] = []
-    for document in parse_yaml(source):
+    documents = parse_yaml(source)
+    config_maps = find_config_maps(documents)
+    for document in documents:
         if is_kubernetes(document):
-            configs += read_kubernetes(source, document)
+            configs += read_kubernetes(source, document, config_maps)
         elif is_compose(document):
             configs += read_compose(source, document)
         elif _is_engine_config(document):
@@ -36,7 +39,10 @@ def read_yaml(source: SourceText) -> list[ServingConfig]:
 
 
 def _is_engine_config(document: YamlNode) -> bool:
-    return any(name_of(key.text or "") in _TELLING_ARGUMENTS for key, _ in document.pairs or [])
+    """Whether it holds an argument that tells, and at least half of its keys are an engine's: training has such too."""
+    names = [name_of(key.text or "") for key, _ in document.pairs or []]
+    known = sum(any(name in read_vocabulary(engine).keys for engine in ENGINES) for name in names)
+    return not _TELLING_ARGUMENTS.isdisjoint(names) and 2 * known >= len(names)
 
 
 def _read_engine_config(source: SourceText, document: YamlNode) -> ServingConfig:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmpack.errors import UnreadableConfig
 from llmpack.validate.model import JsonValue
-from llmpack.validate.readers.source_text import SourceText, UnreadableConfig
+from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.words import MappedText
 
 MAX_DEPTH = 64

@@ -87,7 +87,6 @@ def _check_model_id(config: ServingConfig, context: Context, setting: Setting, t
         f"the artifact was compiled from {facts.model_id}",
         given=text,
         compiled=facts.model_id,
-        fix=replace_value(config, setting, facts.model_id) if facts.is_hub_model else None,
     )
 
 

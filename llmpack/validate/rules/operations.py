@@ -82,6 +82,6 @@ def _check_port_collisions(config: ServingConfig, context: Context) -> Iterator[
 def _check_image(container: Container) -> Iterator[Outcome]:
     release = release_of_image(container.image)
     if release is not None and release < FIRST_RELEASE and "vllm" in (container.image or ""):
-        message = f"the vLLM backend's contract begins with {FIRST_RELEASE}"
+        message = f"the vLLM backend has the tensors of its contract from {FIRST_RELEASE} on; this image is older"
         place = container.image_location or container.location
         yield Discrepancy(place, message, given=container.image, compiled=FIRST_RELEASE, relation=">=")

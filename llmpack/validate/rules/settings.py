@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmpack.validate.model import Fix, JsonValue, ServingConfig, Setting
+from llmpack.validate.model import Fix, JsonValue, ServingConfig, Setting, Severity
 from llmpack.validate.rules.fixes import remove_entry, rename_key, replace_value
 from llmpack.validate.rules.limits import NO_ARTIFACT
 from llmpack.validate.rules.rule import Context, Discrepancy, Outcome, Unknown
@@ -16,6 +16,10 @@ _SAFE_SIMILARITY = 0.85
 # Flags that may be given again; each occurrence adds to the others.
 _REPEATABLE = frozenset(
     {"allowed_origins", "api_key", "lora_modules", "middleware", "served_model_name", "stop", "allowed_media_domains"}
+)
+# Variables that stand for a flag of the same name. Others do not: VLLM_PORT, for one, is a port between processes.
+_VARIABLES = frozenset(
+    {"max_num_seqs", "max_model_len", "max_num_batched_tokens", "tensor_parallel_size", "compiled_model_dir"}
 )
 _SCALABLE = frozenset({"max_model_len", "max_num_batched_tokens", "max_num_scheduled_tokens", "kv_cache_memory_bytes"})
 _FEATURES = {
@@ -51,9 +55,7 @@ def _describe_unknown_key(
     engine, name = vocabulary.engine, setting.name
     removed, added = vocabulary.removed_in(name, use, release), vocabulary.first_with(name, use)
     if removed is not None:
-        last = vocabulary.last_with(name, use)
-        message = f"{engine} {removed} removed {setting.spelling}; it was last known to {last}"
-        return Discrepancy(setting.location, message, given=setting.spelling, fix=_fix_removed(setting))
+        return _describe_removed(setting, vocabulary, looked_up, removed)
     if added is not None:
         message = f"{engine} {release} does not know {setting.spelling} yet; {added} does"
         return Discrepancy(setting.location, message, given=setting.spelling)
@@ -66,6 +68,20 @@ def _describe_unknown_key(
         compiled=nearest,
         fix=_fix_unknown(config, setting, nearest),
     )
+
+
+def _describe_removed(
+    setting: Setting, vocabulary: Vocabulary, looked_up: tuple[Use, str | None], removed: str
+) -> Discrepancy:
+    """A warning while nobody has said which release serves: an older one takes the key."""
+    use, release = looked_up
+    last = vocabulary.last_with(setting.name, use)
+    message = f"{vocabulary.engine} {removed} removed {setting.spelling}; it was last known to {last}"
+    if release is None:
+        message += ". Name an older server with --vllm-release"
+    severity: Severity | None = "warning" if release is None else None
+    fix = _fix_removed(setting)
+    return Discrepancy(setting.location, message, given=setting.spelling, severity=severity, fix=fix)
 
 
 def _fix_removed(setting: Setting) -> Fix | None:
@@ -129,7 +145,7 @@ def _is_right_text(setting: Setting, kind: ValueType) -> bool:
         return _is_number(value, kind) or (
             setting.name in _SCALABLE and as_int(setting) is not None and "." not in value
         )
-    return kind not in {"int", "float", "str"} or not isinstance(value, bool)
+    return kind not in {"int", "float", "str"} or not isinstance(value, bool | float if kind == "int" else bool)
 
 
 def _is_number(text: str, kind: ValueType) -> bool:
@@ -158,7 +174,7 @@ def _describe(value: JsonValue) -> str:
 def check_contradictions(config: ServingConfig, _context: Context) -> Iterator[Outcome]:
     """LP111: no setting is given twice with different values, in the arguments or beside them."""
     given = {setting.name for setting in config.settings}
-    variables = [(name, item) for item in config.environment if (name := _variable_name(item)) in given]
+    variables = [(name, item) for item in config.environment if (name := _variable_name(item)) in _VARIABLES & given]
     first: dict[str, Setting] = {}
     for name, setting in (*variables, *((item.name, item) for item in config.settings)):
         earlier = first.setdefault(name, setting)

@@ -64,6 +64,8 @@ def check_secrets(config: ServingConfig, _context: Context) -> Iterator[Outcome]
         if setting.name in SECRET_NAMES or _holds_token(setting):
             yield from _check_literal(setting)
     for variable in config.environment:
+        if variable.location.path != config.path:
+            continue  # an env file, judged as such
         if _SECRET_VARIABLES.search(variable.spelling.upper()) or _holds_token(variable):
             yield from _check_literal(variable)
 

@@ -51,7 +51,9 @@ def _check_directory(model: TritonModel) -> Iterator[Outcome]:
             fix=None,
         )
     if not model.version_dirs:
-        yield Discrepancy(model.location, "there is no version directory such as 1/", relation="exists")
+        yield Discrepancy(
+            model.location, "there is no version directory such as 1/; git does not keep empty ones", relation="exists"
+        )
     for version in model.version_dirs:
         if not any(file.startswith(f"{version}/") for file in model.version_files):
             yield from _describe_empty_version(model, version)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import PurePath
 
 from llmpack.validate.model import EnsembleStep, JsonValue, ModelPy, ServingConfig, TritonModel, TritonTensor
 from llmpack.validate.rules.fixes import edit_span
+from llmpack.validate.rules.limits import NO_ARTIFACT
 from llmpack.validate.rules.rule import Context, Discrepancy, Outcome, Unknown
 from llmpack.validate.rules.triton_contract import FIRST_RELEASE, VLLM_BACKEND, ContractTensor, release_of_image
 from llmpack.validate.rules.triton_layout import backend_of, is_ensemble
 
 _FLOATS = frozenset({"TYPE_FP32", "TYPE_FP16", "TYPE_BF16"})
+_LOGITS = re.compile(r"logits|out(?:put)?_*\d*", re.IGNORECASE)
+_FAMILIES = re.compile(r"llama|gpt|mi[sx]tral|qwen|gemma|phi-?\d|falcon|bloom|causal", re.IGNORECASE)
 
 
 def check_tensors(config: ServingConfig, context: Context) -> Iterator[Outcome]:
@@ -201,6 +205,17 @@ def _full_shape(model: TritonModel, tensor: TritonTensor) -> tuple[int, ...]:
     return (-1, *tensor.dims) if model.max_batch_size else tensor.dims
 
 
+def _is_logits(tensor: TritonTensor) -> bool:
+    """Whether the tensor is called logits or nothing in particular; embeddings and scores have names of their own."""
+    return tensor.data_type in _FLOATS and _LOGITS.fullmatch(tensor.name) is not None
+
+
+def _is_named_for_generation(model: TritonModel) -> bool:
+    """Whether the model or its file is called after a family of causal language models."""
+    names = (model.name or "", model.default_model_filename or "", PurePath(model.directory).name)
+    return _FAMILIES.search(" ".join(names)) is not None
+
+
 def _check_logits(model: TritonModel, context: Context) -> Iterator[Outcome]:
     """A causal language model gives one row of logits per token: [batch, tokens, vocabulary]."""
     if not any(tensor.name == "input_ids" for tensor in model.inputs):
@@ -208,7 +223,10 @@ def _check_logits(model: TritonModel, context: Context) -> Iterator[Outcome]:
     vocab_size = context.facts.vocab_size if context.facts is not None else None
     for tensor in model.outputs:
         shape = _full_shape(model, tensor)
-        if tensor.data_type not in _FLOATS or (len(shape) == 3 and shape[-1] in {-1, vocab_size or shape[-1]}):
+        if not _is_logits(tensor) or (len(shape) == 3 and shape[-1] in {-1, vocab_size or shape[-1]}):
+            continue
+        if context.facts is None and not _is_named_for_generation(model):
+            yield Unknown(tensor.location, f"whether {tensor.name} holds a language model's logits; {NO_ARTIFACT}")
             continue
         wanted: list[JsonValue] = [-1, -1, vocab_size or -1]
         yield Discrepancy(

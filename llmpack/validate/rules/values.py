@@ -20,8 +20,11 @@ def find_setting(config: ServingConfig, *names: str) -> Setting | None:
 
 
 def is_text(config: ServingConfig) -> bool:
-    """Whether all values of the config are text by nature, so that "4" is a number."""
-    return config.kind in TEXT_KINDS
+    """Whether the engine takes all values of the config for text, so that "4" is a number.
+
+    That includes the YAML of `vllm serve --config`, which the engine turns into flags.
+    """
+    return config.kind in TEXT_KINDS or (config.kind == "kwargs" and config.origin == "file")
 
 
 def as_int(setting: Setting) -> int | None:

@@ -20,6 +20,8 @@ ValueType = Literal["int", "float", "bool", "str", "list", "object", "any"]
 Use = Literal["arguments", "flags"]
 Ranges = tuple[tuple[int, int], ...]
 
+ENGINES = ("vllm", "vllm-rbln", "llmpack")
+
 # Source: each wheel's Requires-Dist. From 0.8 on vllm-rbln is a plugin and takes the arguments of this vLLM.
 _PLUGIN_VLLM = {"0.8": "0.9.1", "0.9.4": "0.10.2", "0.10": "0.18.0", "0.11": "0.24.0", "0.12": "0.30.0"}
 _LAST_FORK = Version("0.7.4")
@@ -104,7 +106,7 @@ def find_vocabulary(target: str, release: str | None) -> tuple[Vocabulary, str |
     """
     if target == "vllm-rbln" and release is not None and (vllm := _plugin_vllm(release)) is not None:
         return read_vocabulary("vllm"), vllm
-    if target in {"vllm", "vllm-rbln", "llmpack"}:
+    if target in ENGINES:
         return read_vocabulary(target), release if _is_version(release) else None
     return None
 
