@@ -11,6 +11,7 @@ from llmpack import __version__
 from llmpack.cli.chat import chat
 from llmpack.cli.compile import compile_command
 from llmpack.cli.console import EXIT_CODES, run_and_exit
+from llmpack.cli.emit_triton import emit_triton
 from llmpack.cli.explain import explain
 from llmpack.cli.generate import generate
 from llmpack.cli.inspect import inspect
@@ -49,6 +50,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify,
     "validate": validate,
     "explain": explain,
+    "emit-triton": emit_triton,
     "generate": generate,
     "chat": chat,
     "serve": serve,

@@ -27,8 +27,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _CLOSING = {"{": "}", "<": ">"}
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
-_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
+_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +220,17 @@ def _in_list(field: PbField, start: int, end: int) -> PbField:
 
 
 def _unescape(quoted: str) -> str:
-    return _ESCAPE.sub(_character, quoted[1:-1])
+    """Octal and hexadecimal escapes stand for bytes of UTF-8, the others for characters."""
+    raw = quoted[1:-1].encode("utf-8", "surrogatepass")
+    return _ESCAPE.sub(_bytes_of, raw).decode("utf-8", "replace")
 
 
-def _character(match: re.Match[str]) -> str:
-    octal, *hexadecimals, plain = match.groups()
-    if octal:
-        return chr(int(octal, 8))
-    for digits in hexadecimals:
+def _bytes_of(match: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, *points, plain = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal or hexadecimal, 8 if octal else 16) & 0xFF])
+    for digits in points:
         if digits:
             code = int(digits, 16)
-            return chr(code) if code <= 0x10FFFF else "\ufffd"
+            return (chr(code) if code <= 0x10FFFF else "\ufffd").encode("utf-8", "replace")
     return _ESCAPED.get(plain, plain)

@@ -1,0 +1,128 @@
+"""What a user wants emitted, and what was decided from it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from llmpack.errors import UsageError
+
+TritonTarget = Literal["triton", "triton-vllm", "triton-python"]
+TARGETS: tuple[TritonTarget, ...] = get_args(TritonTarget)
+LATEST_RELEASE = "26.01"  # the latest whose vLLM backend was read
+FIRST_RELEASE = "24.01"
+
+_RELEASE = re.compile(r"\d\d\.\d\d")
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """What to emit.
+
+    Attributes:
+        target: Whom the bundle is for.
+        model_name: The model's name in Triton; None takes that of the source.
+        triton_release: Container release `yy.mm` whose contract the model keeps; None for the latest known.
+        engine_release: Version of vLLM or vllm-rbln, for `triton-vllm`; None for the one in the container.
+        model: What stock vLLM loads, for `triton-vllm`; None takes the artifact's source.
+        num_instances: Instances of the model.
+        has_absolute_paths: Name the artifact where it lies instead of taking it into the bundle.
+    """
+
+    target: TritonTarget = "triton"
+    model_name: str | None = None
+    triton_release: str | None = None
+    engine_release: str | None = None
+    model: str | None = None
+    num_instances: int = 1
+    has_absolute_paths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmitPlan:
+    """What was decided.
+
+    Attributes:
+        target: Whom the bundle is for.
+        model_name: The model's name in Triton.
+        triton_release: Container release, `yy.mm`.
+        artifact: The artifact's directory, absolute.
+        is_artifact_inside: The artifact is taken into the bundle.
+        num_instances: Instances of the model.
+    """
+
+    target: TritonTarget
+    model_name: str
+    triton_release: str
+    artifact: Path
+    is_artifact_inside: bool
+    num_instances: int
+
+    @property
+    def version_dir(self) -> str:
+        """The model's version directory in the bundle."""
+        return f"{self.model_name}/1"
+
+
+def resolve_plan(options: EmitOptions, artifact: Path, source_model: str) -> EmitPlan:
+    """The plan for an artifact.
+
+    Args:
+        options: What is wanted.
+        artifact: The artifact's directory.
+        source_model: What it was compiled from: a hub id or the name of a directory.
+
+    Raises:
+        UsageError: A value that cannot be used, or that means nothing for the target.
+    """
+    if options.target not in TARGETS:
+        raise _unknown("--target", options.target, TARGETS)
+    if options.num_instances < 1:
+        raise UsageError("too few instances", where="--instances", given=options.num_instances, allowed="1 or more")
+    if options.num_instances > 1 and options.target != "triton-python":
+        raise UsageError(
+            "one engine serves all requests of this target in one batch; another instance would load the model again",
+            where="--instances", given=options.num_instances, allowed="1, or --target triton-python",
+        )  # fmt: skip
+    if options.target != "triton-vllm" and (options.engine_release or options.model):
+        name = "--engine-release" if options.engine_release else "--model"
+        raise UsageError("only --target triton-vllm has an engine of its own", where=name)
+    return EmitPlan(
+        target=options.target,
+        model_name=_resolve_name(options.model_name, source_model),
+        triton_release=_resolve_release(options.triton_release),
+        artifact=artifact.resolve(),
+        is_artifact_inside=not options.has_absolute_paths,
+        num_instances=options.num_instances,
+    )
+
+
+def _unknown(where: str, given: Any, allowed: tuple[str, ...]) -> UsageError:
+    nearest = get_close_matches(str(given), allowed, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else None
+    return UsageError("unknown choice", where=where, given=given, allowed=", ".join(allowed), next_step=hint)
+
+
+def _resolve_name(given: str | None, source_model: str) -> str:
+    if given is None:
+        last = re.split(r"[/\\]", source_model.removesuffix(".gguf").rstrip("/"))[-1]
+        cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", last).strip("-.")
+        return cleaned or "model"
+    if not _MODEL_NAME.fullmatch(given):
+        allowed = "ASCII letters, digits, dots, dashes and underscores, a letter or digit first"
+        raise UsageError("not a name for a Triton model", where="--model-name", given=given, allowed=allowed)
+    return given
+
+
+def _resolve_release(given: str | None) -> str:
+    release = given or LATEST_RELEASE
+    if not _RELEASE.fullmatch(release) or release < FIRST_RELEASE:
+        raise UsageError(
+            "not a release of Triton's container that is known",
+            where="--triton-release", given=given, allowed=f"yy.mm from {FIRST_RELEASE} on",
+        )  # fmt: skip
+    return release

@@ -1,0 +1,75 @@
+"""`llmpack emit-triton`: a Triton model repository with everything around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmpack.cli.arguments import ArtifactArgument, JsonOption
+from llmpack.cli.config_file import ConfigOption
+from llmpack.cli.console import print_facts, print_json, stderr_console
+
+if TYPE_CHECKING:
+    from llmpack.bundle.emit import EmittedBundle
+
+
+def emit_triton(
+    artifact: ArtifactArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="REPO", help="Where nothing is yet.")],
+    target: Annotated[str, typer.Option("--target", help="triton, triton-python or triton-vllm.")] = "triton",
+    model_name: Annotated[
+        str | None, typer.Option("--model-name", help="The model's name in Triton. [default: that of the source]")
+    ] = None,
+    triton_release: Annotated[
+        str | None,
+        typer.Option("--triton-release", help="Container release whose contract to keep. [default: the latest known]"),
+    ] = None,
+    instances: Annotated[
+        int, typer.Option("--instances", help="Instances, each with an engine of its own (triton-python).")
+    ] = 1,
+    absolute_paths: Annotated[
+        bool, typer.Option("--absolute-paths", help="Name the artifact where it lies instead of taking it along.")
+    ] = False,
+    engine_release: Annotated[
+        str | None,
+        typer.Option("--engine-release", help="Version of vLLM or vllm-rbln (triton-vllm). [default: the container's]"),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="What stock vLLM loads (triton-vllm). [default: the artifact's source]"),
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Write a bundle that Triton serves: model repository, launch scripts, clients, smoke test.
+
+    triton streams by the contract of Triton's vLLM backend, triton-python answers whole batches, triton-vllm is for
+    containers that bring vLLM or vllm-rbln. The bundle is validated before it appears.
+    """
+    from llmpack.bundle.emit import emit_triton as write_bundle
+    from llmpack.bundle.options import EmitOptions
+
+    options = EmitOptions(
+        target=target,  # type: ignore[arg-type]  # judged when the plan is made
+        model_name=model_name,
+        triton_release=triton_release,
+        engine_release=engine_release,
+        model=model,
+        num_instances=instances,
+        has_absolute_paths=absolute_paths,
+    )
+    with stderr_console().status("checking and writing"):
+        bundle = write_bundle(artifact, output, options)
+    if as_json:
+        print_json(bundle)
+    else:
+        _show(bundle)
+
+
+def _show(bundle: EmittedBundle) -> None:
+    facts = [("target", bundle.target), ("model", bundle.model_name), ("triton", bundle.triton_release)]
+    facts += [("file", path) for path in bundle.files]
+    facts += [("note", note) for note in bundle.notes]
+    print_facts(bundle.path, [*facts, ("next", f"{bundle.path}/serve.sh")])

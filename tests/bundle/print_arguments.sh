@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+# Stands for tritonserver: prints its arguments, one a line.
+printf '%s\n' "$@"

@@ -1,0 +1,264 @@
+"""Bundles as they are written: complete, deterministic, valid, movable, and whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmpack import __version__
+from llmpack.artifact.reader import open_artifact
+from llmpack.artifact.writer import ArtifactWriter
+from llmpack.bundle import triton_files
+from llmpack.bundle.emit import emit_triton
+from llmpack.bundle.options import EmitOptions
+from llmpack.errors import ArtifactError, IntegrityError, UsageError, ValidationFailed
+from llmpack.validate.run import ValidateOptions, validate_paths
+from tests.artifact.samples import fill, make_draft
+from tests.validate.foreign_artifacts import write_foreign, write_rbln
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = {
+    "triton": EmitOptions("triton", model_name="sample"),
+    "triton-24.01": EmitOptions("triton", model_name="sample", triton_release="24.01"),
+    "triton-python": EmitOptions("triton-python", model_name="sample", num_instances=2),
+    "triton-vllm": EmitOptions("triton-vllm", model_name="sample", model="org/tiny-llama", triton_release="25.03"),
+    "triton-vllm-rbln": EmitOptions("triton-vllm", model_name="vllm_model"),
+}
+
+
+def write_sample(target: Path) -> None:
+    """The sample artifact with what `validate` wants of a checkpoint's config."""
+    with ArtifactWriter(target) as writer:
+        fill(writer.path)
+        (writer.path / "config.json").write_text('{"model_type": "llama", "eos_token_id": [2, 7]}', encoding="utf-8")
+        writer.commit(make_draft())
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    write_sample(tmp_path / "artifact")
+    return tmp_path / "artifact"
+
+
+def artifact_for(case: str, folder: Path) -> Path:
+    if case == "triton-vllm-rbln":
+        return write_rbln(folder / "rbln")
+    write_sample(folder / "artifact")
+    return folder / "artifact"
+
+
+def read_files(bundle: Path) -> dict[str, bytes]:
+    """The bundle's files without the artifact's."""
+    files = (path for path in bundle.rglob("*") if path.is_file() and "artifact" not in path.parts)
+    return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`LLMPACK_WRITE_GOLDEN=1` writes them anew; then read the difference."""
+    emit_triton(artifact_for(case, tmp_path), tmp_path / "bundle", CASES[case])
+    listing = list_files(tmp_path / "bundle").replace(str(tmp_path), "/place").replace(__version__, "VERSION")
+    listing = re.sub(r"build [0-9a-f]{12}", "build BUILD", listing)
+    golden = GOLDEN / f"{case}.txt"
+    if os.environ.get("LLMPACK_WRITE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(listing, encoding="utf-8")
+    assert listing == golden.read_text(encoding="utf-8")
+
+
+def list_files(bundle: Path) -> str:
+    """All files of a bundle as one text."""
+    files = sorted(read_files(bundle).items())
+    return "".join(f"======== {path}\n{content.decode()}" for path, content in files)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_emitting_twice_gives_equal_bytes_and_modes(case: str, tmp_path: Path) -> None:
+    source = artifact_for(case, tmp_path)
+    emit_triton(source, tmp_path / "bundle", CASES[case])
+    (tmp_path / "bundle").rename(tmp_path / "first")
+    old_umask = os.umask(0o077)
+    try:
+        emit_triton(source, tmp_path / "bundle", CASES[case])
+    finally:
+        os.umask(old_umask)
+    first, second = (
+        {
+            path: ((tmp_path / name / path).stat().st_mode, content)
+            for path, content in read_files(tmp_path / name).items()
+        }
+        for name in ("first", "bundle")
+    )
+    assert first == second
+    commands = {path for path, (mode, _) in first.items() if mode & stat.S_IXUSR}
+    assert commands == {"serve.sh", "serve-docker.sh", "smoke.sh", "client_grpc.py", "client_http.py"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_validate_finds_nothing_and_scripts_are_sound(case: str, tmp_path: Path) -> None:
+    source = artifact_for(case, tmp_path)
+    emit_triton(source, tmp_path / "bundle", CASES[case])
+    report = validate_paths([tmp_path / "bundle"], ValidateOptions(source))
+    assert report.findings == ()
+    assert report.failures == ()
+    assert report.num_configs >= 1
+    for script in (tmp_path / "bundle").glob("*.sh"):
+        subprocess.run(["bash", "-n", str(script)], check=True)
+    for client in (tmp_path / "bundle").glob("client_*.py"):
+        compile(client.read_text(encoding="utf-8"), str(client), "exec")
+
+
+def test_the_artifact_is_inside_and_whole(artifact: Path, tmp_path: Path) -> None:
+    emitted = emit_triton(artifact, tmp_path / "bundle")
+    assert emitted.model_name == "tiny-llama"
+    inside = open_artifact(tmp_path / "bundle" / "tiny-llama" / "1" / "artifact")
+    assert inside.manifest == open_artifact(artifact).manifest
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_absolute_paths_leave_the_artifact_where_it_is(artifact: Path, tmp_path: Path) -> None:
+    emit_triton(artifact, tmp_path / "bundle", EmitOptions(has_absolute_paths=True, model_name="m"))
+    assert not (tmp_path / "bundle" / "m" / "1" / "artifact").exists()
+    assert f'string_value: "{artifact}"' in (tmp_path / "bundle" / "m" / "config.pbtxt").read_text()
+    assert f'--volume "{artifact}":"{artifact}":ro' in (tmp_path / "bundle" / "serve-docker.sh").read_text()
+
+
+def test_copies_where_links_are_impossible(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_source: str, _target: str) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    emit_triton(artifact, tmp_path / "bundle", EmitOptions(model_name="m"))
+    copy = tmp_path / "bundle" / "m" / "1" / "artifact"
+    assert open_artifact(copy)
+    assert not (copy / "llmpack.json").samefile(artifact / "llmpack.json")
+
+
+def test_a_moved_vllm_bundle_names_its_new_place(tmp_path: Path) -> None:
+    emit_triton(write_rbln(tmp_path / "rbln"), tmp_path / "bundle", EmitOptions("triton-vllm", model_name="m"))
+    model_json = Path("m", "1", "model.json")
+    before = json.loads((tmp_path / "bundle" / model_json).read_text())
+    assert before["compiled_model_dir"] == str(tmp_path / "bundle" / "m" / "1" / "artifact")
+    moved = (tmp_path / "bundle").rename(tmp_path / "moved to")
+    shown = run_serve(moved)
+    after = json.loads((moved / model_json).read_text())
+    assert after == before | {"compiled_model_dir": str(moved / "m" / "1" / "artifact")}
+    assert f"--model-repository={moved}" in shown
+    assert validate_paths([moved], ValidateOptions(tmp_path / "rbln")).findings == ()
+
+
+def run_serve(bundle: Path, *arguments: str) -> list[str]:
+    """The words with which serve.sh would start the server."""
+    environment = {**os.environ, "TRITONSERVER": str(Path(__file__).parent / "print_arguments.sh")}
+    command = [str(bundle / "serve.sh"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_serve_takes_ports_and_passes_the_rest_on(tmp_path: Path) -> None:
+    emit_triton(write_rbln(tmp_path / "rbln"), tmp_path / "bundle", EmitOptions("triton-vllm", model_name="m"))
+    words = run_serve(tmp_path / "bundle", "--http", "1", "--grpc", "2", "--metrics", "3", "--address", "::", "--exit")
+    assert words[-4:] == ["--http-port=1", "--grpc-port=2", "--metrics-port=3", "--exit"]
+    assert "--http-address=::" in words
+
+
+def test_serve_refuses_numpy_2(artifact: Path, tmp_path: Path) -> None:
+    emit_triton(artifact, tmp_path / "bundle")
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "python3").symlink_to(sys.executable)
+    fake = tmp_path / "fake" / "numpy"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text('__version__ = "2.1.0"')
+    root = Path(triton_files.__file__).parent.parent.parent
+    environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "PYTHONPATH": f"{fake.parent}:{root}"}
+    done = subprocess.run(
+        [str(tmp_path / "bundle" / "serve.sh")], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 1
+    assert "breaks on numpy 2.1.0" in done.stderr
+
+
+def test_a_bundle_that_validate_rejects_is_not_written(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = triton_files.render_config
+    monkeypatch.setattr(triton_files, "render_config", lambda config: real(config).replace("KIND_CPU", "KIND_GPU"))
+    with pytest.raises(ValidationFailed, match="LP123 .*a host without one refuses the model"):
+        emit_triton(artifact, tmp_path / "bundle")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artifact"]
+
+
+def test_an_altered_artifact_is_refused(artifact: Path, tmp_path: Path) -> None:
+    (artifact / "programs" / "decode-1.onnx").write_bytes(b"Decode program for one")
+    with pytest.raises(IntegrityError, match=r"programs/decode-1\.onnx: altered"):
+        emit_triton(artifact, tmp_path / "bundle")
+
+
+def test_an_existing_output_stays(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    with pytest.raises(UsageError, match="the output exists already"):
+        emit_triton(artifact, tmp_path / "bundle")
+    assert list((tmp_path / "bundle").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (EmitOptions("trition"), "Did you mean triton?"),  # type: ignore[arg-type]
+        (EmitOptions(num_instances=2), "one engine serves all requests"),
+        (EmitOptions("triton-python", num_instances=0), "too few instances"),
+        (EmitOptions(model_name="späti"), "not a name for a Triton model"),
+        (EmitOptions(triton_release="23.08"), "not a release of Triton's container that is known"),
+        (EmitOptions(triton_release="latest"), "allowed: yy.mm from 24.01 on"),
+        (EmitOptions(engine_release="0.7.3"), "only --target triton-vllm has an engine of its own in --engine-release"),
+        (EmitOptions("triton-vllm"), "compiled from a local one in --model"),
+        (EmitOptions("triton-vllm", model="a/b", engine_release="new"), "not a version in --engine-release"),
+    ],
+)
+def test_unusable_options(artifact: Path, tmp_path: Path, options: EmitOptions, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        emit_triton(artifact, tmp_path / "bundle", options)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "keys"),
+    [
+        ("0.7.4", "model device max_num_seqs compiled_model_dir max_num_batched_tokens max_model_len block_size"),
+        ("0.10.2", "model max_num_seqs max_num_batched_tokens max_model_len block_size"),
+    ],
+)
+def test_vllm_rbln_gets_the_keys_of_its_release(tmp_path: Path, release: str, keys: str) -> None:
+    options = EmitOptions("triton-vllm", model_name="m", engine_release=release)
+    emit_triton(write_rbln(tmp_path / "rbln"), tmp_path / "bundle", options)
+    arguments = json.loads((tmp_path / "bundle" / "m" / "1" / "model.json").read_text())
+    assert list(arguments) == keys.split()
+    named = arguments["compiled_model_dir" if "device" in keys else "model"]
+    assert named == str(tmp_path / "bundle" / "m" / "1" / "artifact")
+
+
+def test_artifacts_that_no_engine_of_triton_runs(tmp_path: Path) -> None:
+    source = tmp_path / "neuron"
+    write_foreign(source, "optimum-neuron")
+    with pytest.raises(ArtifactError, match="no engine of Triton's vLLM backend runs it.*optimum-neuron"):
+        emit_triton(source, tmp_path / "bundle", EmitOptions("triton-vllm"))
+
+
+def test_command(artifact: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "llmpack", "emit-triton", str(artifact), "-o", str(tmp_path / "bundle"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    emitted = json.loads(done.stdout)
+    assert sorted(emitted["files"]) == sorted(read_files(tmp_path / "bundle"))
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "the output exists already" in again.stderr
