@@ -68,6 +68,16 @@ def test_package_table_lists_every_package() -> None:
     assert packages <= set(re.findall(r"^\| `(\w+)` \|", README, flags=re.MULTILINE))
 
 
+def test_packages_import_only_from_those_before_them() -> None:
+    """The order of the package table is the direction in which data flows."""
+    order = re.findall(r"^\| `(\w+)` \|", README.partition("## Packages")[2], flags=re.MULTILINE)
+    for package in order:
+        allowed = {*order[: order.index(package) + 1], "errors"}
+        for path in (ROOT / "llmpack" / package).rglob("*.py"):
+            imported = set(re.findall(r"^\s*(?:from|import) llmpack\.(\w+)", path.read_text(), flags=re.MULTILINE))
+            assert imported <= allowed, f"{path.relative_to(ROOT)} imports {sorted(imported - allowed)}"
+
+
 def test_local_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert target.startswith("http") or (ROOT / target).exists(), target
