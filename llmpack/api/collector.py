@@ -62,6 +62,7 @@ class OutputCollector:
         self._kind = kind
         self._tokenizer = tokenizer
         self._prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+        self._num_cached_tokens: int | None = None
         self._choices = {
             request.request_id: _Choice(index, None if request.num_logprobs is None else 0.0)
             for index, request in enumerate(requests)
@@ -71,6 +72,8 @@ class OutputCollector:
         """What the caller is to see now that `output` came, or None when there is nothing new for it."""
         choice = self._choices[output.request_id]
         first_token = len(choice.token_ids)
+        if self._num_cached_tokens is None:
+            self._num_cached_tokens = output.num_cached_tokens
         self._extend(choice, output)
         has_prompt_news = self._take_prompt_logprobs(output)
         if self._kind is RequestOutputKind.FINAL_ONLY:
@@ -120,4 +123,5 @@ class OutputCollector:
             prompt_logprobs=self._prompt_logprobs or None,
             outputs=outputs,
             finished=self._finished,
+            num_cached_tokens=self._num_cached_tokens or 0,
         )

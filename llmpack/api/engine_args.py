@@ -37,6 +37,7 @@ class AsyncEngineArgs:
         max_num_seqs: Sequences that run at once; at most the compiled batch_size, the default.
         max_num_batched_tokens: Room of a step; at least the largest prefill bucket.
         block_size: Tokens of a slot: the compiled max_seq_len, or max_model_len.
+        enable_prefix_caching: Beginnings of prompts that stand in a slot already are not computed again; so by default.
         generation_config: `auto`, the default, lets generation_config.json decide what `LLM` samples with when it is
             not told; `vllm` does not.
         seed: Requests without a seed get theirs from a generator with this one, in the order in which they come.
@@ -58,6 +59,7 @@ class AsyncEngineArgs:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     block_size: int | None = None
+    enable_prefix_caching: bool | None = None
     generation_config: str | None = None
     seed: int | None = None
 

@@ -65,6 +65,8 @@ class RequestOutput:
             output has them.
         outputs: The choices by index; under DELTA only the one that has something new.
         finished: Whether all choices are at their end. No output follows.
+        num_cached_tokens: Prompt tokens that stood in a slot already and were not computed again, by the first choice
+            that began; 0 before that.
     """
 
     request_id: RequestId
@@ -73,3 +75,4 @@ class RequestOutput:
     prompt_logprobs: list[dict[int, Logprob] | None] | None
     outputs: list[CompletionOutput]
     finished: bool
+    num_cached_tokens: int = 0

@@ -40,7 +40,8 @@ def start_engine(args: AsyncEngineArgs) -> StartedEngine:
     model = ServedModel.from_artifact(artifact.path, artifact.manifest, use_generation_config=recommends)
     if args.max_model_len is not None:
         model = replace(model, limits=replace(model.limits, max_seq_len=args.max_model_len))
-    engine = AsyncEngine(load_engine(artifact, EngineOptions(_UNBOUNDED, args.max_num_seqs)))
+    options = EngineOptions(_UNBOUNDED, args.max_num_seqs, reuses_prefixes=args.enable_prefix_caching is not False)
+    engine = AsyncEngine(load_engine(artifact, options))
     engine.start()
     return StartedEngine(engine, model)
 

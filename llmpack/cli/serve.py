@@ -17,6 +17,7 @@ from llmpack.server.options import API_KEY_VARIABLE, ServerOptions
 if TYPE_CHECKING:
     from llmpack.artifact.reader import Artifact
     from llmpack.runtime.async_engine import AsyncEngine
+    from llmpack.runtime.engine import EngineOptions
     from llmpack.server.served_model import ServedModel
 
 
@@ -57,6 +58,13 @@ def serve(
         int, typer.Option("--num-threads", min=0, help="Threads that compute. [default: one per physical core]")
     ] = 0,
     max_queue: Annotated[int, typer.Option("--max-queue", min=0, help="Waiting sequences before 503.")] = 256,
+    enable_prefix_caching: Annotated[
+        bool,
+        typer.Option(
+            "--enable-prefix-caching/--no-enable-prefix-caching",
+            help="Do not compute again what a slot already holds of a prompt.",
+        ),
+    ] = True,
     shutdown_timeout: Annotated[
         float, typer.Option("--shutdown-timeout", min=0, help="Seconds that running requests get after SIGTERM.")
     ] = 30.0,
@@ -91,11 +99,13 @@ def serve(
     talk(f"loading {artifact}")
     opened = _open(artifact)
     limits = _resolve_limits(opened, settings, adopt=adopt)
-    engine = _load_engine(opened, limits, max_queue, num_threads)
-    model = _describe_model(opened, served_model_name or [], limits, use_defaults)
 
+    from llmpack.runtime.engine import EngineOptions
     from llmpack.server import run
 
+    engine_options = EngineOptions(max_queue, limits.max_num_seqs, reuses_prefixes=enable_prefix_caching)
+    engine = _load_engine(opened, engine_options, num_threads)
+    model = _describe_model(opened, served_model_name or [], limits, use_defaults)
     raise typer.Exit(run.serve(engine, model, options, on_ready=_announce))
 
 
@@ -139,12 +149,10 @@ def _resolve_limits(opened: Artifact, settings: dict[str, Any], *, adopt: bool) 
     )
 
 
-def _load_engine(opened: Artifact, limits: EngineLimits, max_queue: int, num_threads: int) -> AsyncEngine:
+def _load_engine(opened: Artifact, options: EngineOptions, num_threads: int) -> AsyncEngine:
     from llmpack.runtime.async_engine import AsyncEngine
-    from llmpack.runtime.engine import EngineOptions
     from llmpack.runtime.load import load_engine
 
-    options = EngineOptions(max_waiting=max_queue, max_running=limits.max_num_seqs)
     return AsyncEngine(load_engine(opened, options, num_threads=num_threads))
 
 

@@ -34,10 +34,12 @@ class EngineOptions:
     Attributes:
         max_waiting: Sequences that may queue beyond those that have a slot or find one free; 0 queues nothing.
         max_running: Slots in use at most, in [1, batch_size]; None for all of them.
+        reuses_prefixes: Beginnings of prompts that stand in a slot already are not computed again.
     """
 
     max_waiting: int = 256
     max_running: int | None = None
+    reuses_prefixes: bool = True
 
 
 def resolve_rules(shape: RunnerShape, options: EngineOptions) -> AdmissionRules:
@@ -78,12 +80,13 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shape = runner.shape
-        self.rules = resolve_rules(runner.shape, options or EngineOptions())
+        options = options or EngineOptions()
+        self.rules = resolve_rules(runner.shape, options)
         self.tokenizer = tokenizer
         self.metrics = EngineMetrics(self.shape.max_seq_len)
         self.clock = clock
         self._runner = runner
-        self._scheduler = Scheduler(self.shape, self.rules.max_running)
+        self._scheduler = Scheduler(self.shape, self.rules.max_running, reuses_prefixes=options.reuses_prefixes)
         self._sampler = Sampler(self.shape.vocab_size)
         self._live: dict[str, SequenceState] = {}
         self._reports: list[SequenceOutput] = []
@@ -170,8 +173,10 @@ class Engine:
     def _prefill(self, scheduled: ScheduledPrefill) -> Logits | None:
         """Runs the chunk and returns the [V] logits after its last token, or None if the sequence had to end."""
         sequence, chunk = scheduled.sequence, scheduled.chunk
+        if scheduled.copy is not None:
+            self._runner.copy_prefix(scheduled.copy)
         result = self._runner.prefill(chunk)
-        sequence.finish_chunk()
+        self._scheduler.finish_chunk(sequence)
         if result.all is not None:
             try:
                 self._score_prompt(sequence, chunk.start, result.all)
@@ -200,7 +205,7 @@ class Engine:
         self.metrics.count_prompt(len(request.prompt_ids))
         if request.max_tokens == 0:
             output = SequenceOutput(request.request_id, finish_reason="length")
-            self._reports.append(_with_prompt_logprobs(sequence, output))
+            self._reports.append(_with_prompt_facts(sequence, output))
             self._complete(sequence, output, self.clock())
             return
         try:
@@ -230,7 +235,7 @@ class Engine:
             return self._fail(sequence, "assembling the text of the output failed")
         if output.finish_reason is not None:
             self._complete(sequence, output, now_s)
-        return _with_prompt_logprobs(sequence, output) if is_first else output
+        return _with_prompt_facts(sequence, output) if is_first else output
 
     def _complete(self, sequence: SequenceState, output: SequenceOutput, now_s: float) -> None:
         assert output.finish_reason is not None
@@ -255,6 +260,9 @@ class Engine:
         now_s = self.clock()
         for sequence in plan.admitted:
             sequence.times.admitted_s = now_s
+        if plan.prefill is not None and plan.prefill.is_first:
+            sequence = plan.prefill.sequence
+            self.metrics.count_prefix(len(sequence.request.prompt_ids), sequence.num_reused)
 
     def _take_reports(self) -> list[SequenceOutput]:
         reports, self._reports = self._reports, []
@@ -288,7 +296,8 @@ def _bare_abort(sequence: SequenceState) -> SequenceOutput:
     return SequenceOutput(sequence.request_id, finish_reason="abort", num_output_tokens=sequence.num_output_tokens)
 
 
-def _with_prompt_logprobs(sequence: SequenceState, output: SequenceOutput) -> SequenceOutput:
-    if sequence.request.num_prompt_logprobs is None:
-        return output
-    return replace(output, prompt_logprobs=tuple(sequence.prompt_logprobs))
+def _with_prompt_facts(sequence: SequenceState, output: SequenceOutput) -> SequenceOutput:
+    """The first output of a sequence, with what is known of its prompt."""
+    is_scored = sequence.request.num_prompt_logprobs is not None
+    logprobs = tuple(sequence.prompt_logprobs) if is_scored else None
+    return replace(output, prompt_logprobs=logprobs, num_cached_tokens=sequence.num_reused)

@@ -96,6 +96,8 @@ class MetricsSnapshot:
         kv_cache_usage_perc: Tokens in slots over all positions of all slots, in [0, 1].
         prompt_tokens: Tokens of all completely prefilled prompts.
         generation_tokens: Sampled tokens.
+        prefix_cache_queries: Tokens of all prompts that began their prefill.
+        prefix_cache_hits: Those out of them that stood in a slot already and were not computed again.
         request_success: Finished sequences by reason: stop, length, abort, error.
         admission_rejections: Refused requests by reason: queue_full, context_length_exceeded, duplicate_request,
             invalid_request.
@@ -107,6 +109,8 @@ class MetricsSnapshot:
     kv_cache_usage_perc: float
     prompt_tokens: int
     generation_tokens: int
+    prefix_cache_queries: int
+    prefix_cache_hits: int
     request_success: Mapping[FinishLabel, int]
     admission_rejections: Mapping[RejectionReason, int]
     histograms: Mapping[str, HistogramSnapshot]
@@ -135,6 +139,8 @@ class EngineMetrics:
         self._kv_cache_usage = 0.0
         self._prompt_tokens = 0
         self._generation_tokens = 0
+        self._prefix_queries = 0
+        self._prefix_hits = 0
         self._finished: dict[FinishLabel, int] = dict.fromkeys(_FINISH_LABELS, 0)
         self._rejected: dict[RejectionReason, int] = dict.fromkeys(_REJECTION_REASONS, 0)
         lengths = _length_bounds(max_seq_len)
@@ -170,6 +176,11 @@ class EngineMetrics:
     def count_prompt(self, num_tokens: int) -> None:
         """Counts a prompt that is completely in its slot."""
         self._prompt_tokens += num_tokens
+
+    def count_prefix(self, num_tokens: int, num_reused: int) -> None:
+        """Counts a prompt that begins, and how many of its tokens need not be computed."""
+        self._prefix_queries += num_tokens
+        self._prefix_hits += num_reused
 
     def count_token(self, times: SequenceTimes, now_s: float) -> None:
         """Counts one sampled token and notes its time in `times`."""
@@ -214,6 +225,8 @@ class EngineMetrics:
             kv_cache_usage_perc=self._kv_cache_usage,
             prompt_tokens=self._prompt_tokens,
             generation_tokens=self._generation_tokens,
+            prefix_cache_queries=self._prefix_queries,
+            prefix_cache_hits=self._prefix_hits,
             request_success=self._finished.copy(),
             admission_rejections=self._rejected.copy(),
             histograms={name: histogram.snapshot() for name, histogram in self._histograms.items()},

@@ -22,7 +22,7 @@ from llmpack.artifact.manifest import Manifest, Program, ProgramKind
 from llmpack.artifact.weights_file import WEIGHTS_PATH, map_weights
 from llmpack.errors import EngineError
 from llmpack.runtime.request import Logits
-from llmpack.runtime.runner import DecodeBatch, PrefillChunk, PrefillResult, RunnerShape
+from llmpack.runtime.runner import DecodeBatch, PrefillChunk, PrefillResult, PrefixCopy, RunnerShape
 
 Floats = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
@@ -53,6 +53,11 @@ class SlotCache:
     def total_bytes(self) -> int:
         """Bytes of all layers."""
         return sum(array.nbytes for array in self.arrays.values())
+
+    def copy_prefix(self, copy: PrefixCopy) -> None:
+        """Copies the first positions of one slot to another in every layer."""
+        for array in self.arrays.values():
+            array[copy.target, :, : copy.length] = array[copy.source, :, : copy.length]
 
 
 def _map_zeros(shape: tuple[int, ...]) -> Floats:
@@ -159,6 +164,10 @@ class OnnxRunner:
     def cache(self) -> SlotCache:
         """The slot cache, for tests and memory reports."""
         return self._cache
+
+    def copy_prefix(self, copy: PrefixCopy) -> None:
+        """Copies the first positions of one slot to another."""
+        self._cache.copy_prefix(copy)
 
     def prefill(self, chunk: PrefillChunk) -> PrefillResult:
         """Writes the chunk into its slot. Costs one run of the bucket, and of the head program for all_logits."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmpack.runtime.request import Logits
-from llmpack.runtime.runner import DecodeBatch, PrefillChunk, PrefillResult, RunnerShape
+from llmpack.runtime.runner import DecodeBatch, PrefillChunk, PrefillResult, PrefixCopy, RunnerShape
 
 _UNWRITTEN = -1
 _SCRIPTED_LOGIT = 30.0
@@ -58,6 +58,7 @@ class PaperRunner:
     Attributes:
         chunks: Every chunk that was run, in order.
         batches: Every decode that was run, in order.
+        copies: Every copy that was made, in order.
     """
 
     def __init__(
@@ -70,11 +71,22 @@ class PaperRunner:
         self._last_logits: Logits | None = None
         self.chunks: list[PrefillChunk] = []
         self.batches: list[DecodeBatch] = []
+        self.copies: list[PrefixCopy] = []
 
     @property
     def shape(self) -> RunnerShape:
         """The pretended shapes."""
         return self._shape
+
+    def copy_prefix(self, copy: PrefixCopy) -> None:
+        """Copies the first positions of one slot; see `Runner.copy_prefix`."""
+        source, target = self._cache[copy.source], self._cache[copy.target]
+        assert copy.source != copy.target, copy
+        assert 0 < copy.length < self._shape.max_seq_len, copy
+        assert (source[: copy.length] != _UNWRITTEN).all(), copy
+        self.copies.append(copy)
+        target[: copy.length] = source[: copy.length]
+        target[copy.length :] = _UNWRITTEN
 
     def prefill(self, chunk: PrefillChunk) -> PrefillResult:
         """Writes the chunk and its padding; see `Runner.prefill`."""
@@ -82,11 +94,9 @@ class PaperRunner:
         self._check_chunk(chunk)
         self.chunks.append(chunk)
         row = self._cache[chunk.slot]
-        if chunk.start == 0:
-            row[:] = _UNWRITTEN  # a new sequence: reading what the last one left would be a leak
         end = chunk.start + len(chunk.token_ids)
         row[chunk.start : end] = chunk.token_ids
-        row[end : chunk.start + chunk.bucket] = _UNWRITTEN
+        row[end:] = _UNWRITTEN  # padding, and what the last sequence left: reading it would be a leak
         first = chunk.start if chunk.all_logits else end - 1
         logits = np.stack([self._logits_at(chunk.slot, position) for position in range(first, end)])
         return PrefillResult(last=logits[-1], all=logits if chunk.all_logits else None)

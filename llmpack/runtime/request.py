@@ -117,6 +117,7 @@ class SequenceOutput:
         finish_reason: None while running.
         stop_reason: The stop string or stop token id that matched; None for EOS and for length.
         num_output_tokens: Tokens sampled so far, held-back ones included.
+        num_cached_tokens: Only in the first output: prompt tokens that stood in a slot already and were not computed.
         error: Why the engine gave this sequence up, in words for its client; finish_reason is then "abort". None also
             for an abort that was asked for.
         error_param: The field of the request that left no token to choose from; None when the request is not to blame.
@@ -130,6 +131,7 @@ class SequenceOutput:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     num_output_tokens: int = 0
+    num_cached_tokens: int = 0
     error: str | None = None
     error_param: str | None = None
 

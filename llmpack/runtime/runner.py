@@ -68,11 +68,26 @@ class PrefillResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixCopy:
+    """Keys and values of one slot's first positions to be copied to another's.
+
+    Attributes:
+        source: The slot that holds them.
+        target: The slot that gets them.
+        length: Positions, from 0 on.
+    """
+
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeBatch:
     """One token for each of `bucket` neighbouring slots, first_slot .. first_slot + bucket - 1.
 
-    Rows that are not running (free slots, or slots in the middle of their prefill) are given too: token 0 at their
-    present length. What is written there is overwritten by the slot's next real token, so nothing leaks.
+    Rows that are not running (free slots, or slots in the middle of their prefill) are given too: token 0 behind what
+    they hold. What is written there is overwritten by the slot's next real token, so nothing leaks.
 
     Attributes:
         first_slot: First row of the cache.
@@ -94,6 +109,10 @@ class Runner(Protocol):
     @property
     def shape(self) -> RunnerShape:
         """The compiled shapes."""
+        ...
+
+    def copy_prefix(self, copy: PrefixCopy) -> None:
+        """Copies the first positions of one slot to another, bit for bit."""
         ...
 
     def prefill(self, chunk: PrefillChunk) -> PrefillResult:

@@ -26,6 +26,7 @@ def merge_outputs(outputs: Sequence[SequenceOutput]) -> SequenceOutput:
         finish_reason=last.finish_reason,
         stop_reason=last.stop_reason,
         num_output_tokens=last.num_output_tokens,
+        num_cached_tokens=sum(output.num_cached_tokens for output in outputs),
         error=last.error,
         error_param=last.error_param,
     )

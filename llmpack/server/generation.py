@@ -20,7 +20,7 @@ from llmpack.server.bodies import ChatBody, CompletionBody
 from llmpack.server.errors import ClientGone
 from llmpack.server.parse import field_name
 from llmpack.server.prompts import Prompt
-from llmpack.server.responses import Usage
+from llmpack.server.responses import PromptTokensDetails, Usage
 from llmpack.server.served_model import ServedModel
 
 _REQUEST_ID = re.compile(r"[!-~]{1,256}")
@@ -58,7 +58,8 @@ class Generation:
         """The tokens so far."""
         num_prompt = sum(len(prompt.ids) for prompt in self.prompts)
         num_output = sum(result.num_output_tokens for result in results)
-        return Usage(num_prompt, num_output, num_prompt + num_output)
+        num_cached = sum(result.num_cached_tokens for result in results[:: self.num_choices])
+        return Usage(num_prompt, num_output, num_prompt + num_output, PromptTokensDetails(num_cached))
 
 
 @dataclass
@@ -72,18 +73,24 @@ class ChoiceResult:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     num_output_tokens: int = 0
+    num_cached_tokens: int = 0
 
     def add(self, output: SequenceOutput) -> None:
         """Adds what one step brought."""
         self.text += output.text
         self.token_ids += output.token_ids
         self.logprobs += output.logprobs
-        self.num_output_tokens = output.num_output_tokens
+        self.count(output)
         if output.prompt_logprobs is not None:
             self.prompt_logprobs = output.prompt_logprobs
         if output.finish_reason is not None:
             self.finish_reason = output.finish_reason
             self.stop_reason = output.stop_reason
+
+    def count(self, output: SequenceOutput) -> None:
+        """Takes over the token counts alone."""
+        self.num_output_tokens = output.num_output_tokens
+        self.num_cached_tokens += output.num_cached_tokens
 
 
 def answer_id(prefix: str, request_id: str | None) -> str:

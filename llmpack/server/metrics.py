@@ -25,8 +25,10 @@ _DOCUMENTATION = {
     "num_requests_running": "Sequences that hold a slot.",
     "num_requests_waiting": "Sequences in the queue.",
     "kv_cache_usage_perc": "Tokens in slots over all positions of all slots, 0 to 1.",
-    "prompt_tokens": "Prompt tokens put through the model.",
+    "prompt_tokens": "Tokens of all prompts that are completely in their slots.",
     "generation_tokens": "Sampled tokens.",
+    "prefix_cache_queries": "Tokens of all prompts that began.",
+    "prefix_cache_hits": "Prompt tokens that stood in a slot already and were not computed again.",
     "request_success": "Finished sequences by reason.",
     "admission_rejections": "Refused requests by reason.",
     "cache_config_info": "The compiled cache.",
@@ -101,7 +103,7 @@ class ServerCollector(Collector):
         return info
 
     def _counters(self, prefix: str, snapshot: MetricsSnapshot) -> Iterator[Metric]:
-        for name in ("prompt_tokens", "generation_tokens"):
+        for name in ("prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefix_cache_hits"):
             counter = CounterMetricFamily(prefix + name, _DOCUMENTATION[name], labels=_LABELS)
             counter.add_metric(self._labels, getattr(snapshot, name))
             yield counter

@@ -12,12 +12,19 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 
+class PromptTokensDetails(Struct):
+    """How many of the prompt's tokens stood in the cache already and were not computed again."""
+
+    cached_tokens: int
+
+
 class Usage(Struct):
     """Token counts of a whole answer; a prompt counts once, however many choices it has."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
 
 
 class CompletionLogprobs(Struct):

@@ -25,8 +25,8 @@ class StreamUsage:
         self._is_wanted = options is not None and options.include_usage is True
 
     def note(self, index: int, output: SequenceOutput) -> None:
-        """Takes over the count of choice `index`."""
-        self._results[index].num_output_tokens = output.num_output_tokens
+        """Takes over the counts of choice `index`."""
+        self._results[index].count(output)
 
     def in_chunk(self) -> Usage | UnsetType | None:
         """What ordinary chunks carry: nothing; null when the usage follows at the end; or the usage so far."""

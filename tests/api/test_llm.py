@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,22 @@ def test_one_prompt_of_any_form(llm: LLM) -> None:
         assert [output.outputs[0].text for output in outputs] == [SCRIPT]
     assert len(llm.generate([ids, "say go"], GREEDY)) == 2
     assert llm.generate([], GREEDY) == []
+
+
+def test_reused_prompt_tokens_are_told(llm: LLM) -> None:
+    prompt = "ab" * 50 + " go"
+    outputs = [llm.generate(prompt, GREEDY)[0] for _ in range(2)]
+    assert [output.num_cached_tokens for output in outputs] == [0, 64]
+    assert {output.outputs[0].text for output in outputs} == {SCRIPT}
+
+
+@pytest.mark.slow
+@pytest.mark.compile
+@pytest.mark.parametrize(("choice", "num_reused"), [({}, 128), ({"enable_prefix_caching": False}, 0)])
+def test_prefix_caching_can_be_turned_off(compiled_script: Path, choice: dict[str, bool], num_reused: int) -> None:
+    with LLM(compiled_script, **choice) as llm:
+        outputs = [llm.generate("ab" * 80 + " go", GREEDY)[0] for _ in range(2)]
+    assert [output.num_cached_tokens for output in outputs] == [0, num_reused]
 
 
 def test_one_set_of_parameters_for_each_prompt(llm: LLM) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from llmpack.artifact.reader import Artifact
 from llmpack.runtime.chunk_plan import plan_chunks
-from llmpack.runtime.engine import Engine
+from llmpack.runtime.engine import Engine, EngineOptions
 from llmpack.runtime.load import load_engine
 from llmpack.runtime.onnx_runner import OnnxRunner
 from llmpack.runtime.request import GenerationRequest, Sampling, SequenceOutput
@@ -131,6 +132,25 @@ def test_seeded_requests_are_equal_alone_and_in_company(artifact: Artifact) -> N
         assert given.token_ids == expected.token_ids
         assert given.logprobs == expected.logprobs
         assert given.text == expected.text
+
+
+def test_a_reused_beginning_changes_no_bit(artifact: Artifact) -> None:
+    """The same system prompt, conversations that go on, equal prompts: by copy and in place."""
+    rng = random.Random(11)
+    trunks = [tuple(rng.randrange(VOCAB_SIZE) for _ in range(length)) for length in (16, 35, 40)]
+    requests = []
+    for index in range(24):
+        base = random_request(rng, f"r{index}")
+        requests.append(replace(base, prompt_ids=(*rng.choice(trunks), *base.prompt_ids[: rng.randint(0, 4)])))
+    reusing = load_engine(artifact, num_threads=1)
+    together = run(reusing, requests, rng)
+    computing = load_engine(artifact, EngineOptions(reuses_prefixes=False), num_threads=1)
+    for request in requests:
+        expected = run(computing, [request], rng)[request.request_id]
+        assert together[request.request_id].token_ids == expected.token_ids
+        assert together[request.request_id].logprobs == expected.logprobs
+    assert reusing.metrics.snapshot().prefix_cache_hits > 300
+    assert computing.metrics.snapshot().prefix_cache_hits == 0
 
 
 def test_the_logits_do_differ_between_sequences(artifact: Artifact) -> None:

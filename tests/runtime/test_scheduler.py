@@ -146,7 +146,7 @@ def test_slots_are_never_shared_every_sequence_finishes_and_admission_is_in_orde
 @given(st.data(), runner_shapes())
 def test_the_chunks_of_a_prompt_do_not_depend_on_load(data: st.DataObject, shape: RunnerShape) -> None:
     def chunks_of(request_id: str, num_neighbours: int) -> list[tuple[int, int, int]]:
-        scheduler = Scheduler(shape, shape.batch_size)
+        scheduler = Scheduler(shape, shape.batch_size, reuses_prefixes=False)
         for index in range(num_neighbours):
             scheduler.add(SequenceState(make_request(f"n{index}", (1,), max_tokens=1), shape))
         scheduler.add(SequenceState(request, shape))

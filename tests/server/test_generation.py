@@ -39,6 +39,7 @@ def test_a_completion_has_exactly_the_keys_of_openai(client: httpx.Client) -> No
         "prompt_tokens": num_prompt,
         "completion_tokens": NUM_SCRIPT_TOKENS,
         "total_tokens": num_prompt + NUM_SCRIPT_TOKENS,
+        "prompt_tokens_details": {"cached_tokens": 0},
     }
 
 

@@ -47,6 +47,29 @@ def test_tokens_and_latencies_are_counted_exactly(start: Start) -> None:
             assert counted[prefix + gauge] == 0
 
 
+def test_reused_prompt_tokens_are_counted_and_reported(start: Start) -> None:
+    client = start().client
+    prompt = " ".join(["ab"] * 70)
+    body = {"model": "m", "prompt": prompt, "max_tokens": 2, "ignore_eos": True, "temperature": 0}
+    usages = [client.post("/v1/completions", json=body).json()["usage"] for _ in range(2)]
+    num_prompt = usages[0]["prompt_tokens"]
+    assert [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages] == [0, 192]
+    assert num_prompt in range(192, 256)
+    counted = samples(client)
+    for prefix in ("llmpack:", "vllm:"):
+        assert counted[prefix + "prefix_cache_queries_total"] == 2 * num_prompt
+        assert counted[prefix + "prefix_cache_hits_total"] == 192
+
+
+def test_a_stream_reports_reused_prompt_tokens(start: Start) -> None:
+    client = start().client
+    body = {"model": "m", "prompt": " ".join(["ab"] * 70), "max_tokens": 2, "n": 2, "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    for num_cached in (0, 192):
+        answer = client.post("/v1/completions", json=body).text
+        assert f'"prompt_tokens_details":{{"cached_tokens":{num_cached}}}' in answer
+
+
 def test_http_answers_are_counted_by_route_pattern(start: Start) -> None:
     client = start().client
     generate(client)
