@@ -18,13 +18,14 @@ MIN_LOGPROB = -9999.0
 """What stands for minus infinity, which JSON cannot carry. Source: OpenAI API reference, chat completion logprobs."""
 
 
-def token_logprobs(logits: Scores, token_id: int, num_top: int) -> TokenLogprobs:
+def token_logprobs(logits: Scores, token_id: int, num_top: int, buffer: Scores | None = None) -> TokenLogprobs:
     """What one position says about its token.
 
     Args:
         logits: [V] raw logits.
         token_id: The token that stands at the position.
         num_top: How many alternatives to list; the token itself is one of them when it ranks high enough.
+        buffer: [V] to be written over; a new one unless given.
 
     Raises:
         RequestError: The logits hold NaN or infinity.
@@ -32,7 +33,8 @@ def token_logprobs(logits: Scores, token_id: int, num_top: int) -> TokenLogprobs
     peak = logits.max()
     if not np.isfinite(peak):
         raise RequestError("the model's logits are not finite numbers", next_step="Check the model's proof.")
-    log_total = np.log(np.exp(logits - peak).sum(dtype=np.float32))
+    weights = np.subtract(logits, peak, out=buffer)
+    log_total = np.log(np.exp(weights, out=weights).sum(dtype=np.float32))
     top = best_indices(logits, num_top)
     top_values = logits[top] - peak - log_total
     value = logits[token_id]
@@ -56,7 +58,8 @@ def prompt_logprobs(logits: Scores, next_ids: Sequence[int], num_top: int) -> li
     Raises:
         RequestError: The logits hold NaN or infinity.
     """
-    return [token_logprobs(row, token_id, num_top) for row, token_id in zip(logits, next_ids, strict=True)]
+    buffer = np.empty(logits.shape[1], dtype=np.float32)
+    return [token_logprobs(row, token_id, num_top, buffer) for row, token_id in zip(logits, next_ids, strict=True)]
 
 
 def _rank(logits: Scores, token_id: int) -> int:

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmpack.errors import RequestError
+from llmpack.runtime.drawing import draw
 from llmpack.runtime.ranking import best_indices
 from llmpack.runtime.request import GenerationRequest, Logits, Sampling
 from llmpack.runtime.rng import choice_seed, philox, uniform
-from llmpack.runtime.sampler import Sampler, SamplerState, draw, prompt_logprobs
+from llmpack.runtime.sampler import Sampler, SamplerState, prompt_logprobs
+from llmpack.runtime.token_counts import TokenCounts
 
 V = 61
 NONE = frozenset[int]()
@@ -277,7 +279,7 @@ def test_the_field_that_forbids_every_token_is_named(fields: dict[str, Any], par
 def test_an_unforeseen_error_of_one_row_leaves_the_others_their_tokens(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def edit(_state: SamplerState, _logits: Logits) -> Logits:
+    def edit(*_given: object) -> Logits:
         raise ZeroDivisionError
 
     monkeypatch.setattr(SamplerState, "edit", edit)
@@ -348,6 +350,24 @@ def test_prompt_logprobs_give_one_entry_per_position() -> None:
 def test_best_indices_are_those_of_a_stable_sort(values: list[float], count: int) -> None:
     scores = np.array(values, dtype=np.float32)
     assert best_indices(scores, count).tolist() == np.argsort(-scores, kind="stable")[:count].tolist()
+
+
+@pytest.mark.parametrize("width", [640, 1000, 4099])
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+def test_the_best_of_a_wide_row_are_found_among_few(width: int, decimals: int) -> None:
+    rng = np.random.default_rng(width + decimals)
+    for count in (1, 2, 5, 50, width // 2, width):
+        scores = np.round(rng.normal(0, 2, width), decimals).astype(np.float32)
+        scores[rng.integers(0, width, 9)] = -np.inf
+        assert best_indices(scores, count).tolist() == np.argsort(-scores, kind="stable")[:count].tolist()
+
+
+@given(st.lists(st.integers(0, 200), max_size=400))
+def test_token_counts_list_what_occurred(token_ids: list[int]) -> None:
+    counted = TokenCounts(201, token_ids[:5])
+    for token_id in token_ids[5:]:
+        counted.add(token_id)
+    assert dict(zip(counted.ids.tolist(), counted.counts.tolist(), strict=True)) == dict(Counter(token_ids))
 
 
 @given(st.integers(0, 2**256 - 2), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
