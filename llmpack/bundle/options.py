@@ -80,7 +80,7 @@ def resolve_plan(options: EmitOptions, artifact: Path, source_model: str) -> Emi
         UsageError: A value that cannot be used, or that means nothing for the target.
     """
     if options.target not in TARGETS:
-        raise _unknown("--target", options.target, TARGETS)
+        raise unknown_choice("--target", options.target, TARGETS)
     if options.num_instances < 1:
         raise UsageError("too few instances", where="--instances", given=options.num_instances, allowed="1 or more")
     if options.num_instances > 1 and options.target != "triton-python":
@@ -93,7 +93,7 @@ def resolve_plan(options: EmitOptions, artifact: Path, source_model: str) -> Emi
         raise UsageError("only --target triton-vllm has an engine of its own", where=name)
     return EmitPlan(
         target=options.target,
-        model_name=_resolve_name(options.model_name, source_model),
+        model_name=resolve_model_name(options.model_name, source_model),
         triton_release=_resolve_release(options.triton_release),
         artifact=artifact.resolve(),
         is_artifact_inside=not options.has_absolute_paths,
@@ -101,20 +101,26 @@ def resolve_plan(options: EmitOptions, artifact: Path, source_model: str) -> Emi
     )
 
 
-def _unknown(where: str, given: Any, allowed: tuple[str, ...]) -> UsageError:
+def unknown_choice(where: str, given: Any, allowed: tuple[str, ...]) -> UsageError:
+    """The error of a choice that there is not, with the nearest one that there is."""
     nearest = get_close_matches(str(given), allowed, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else None
     return UsageError("unknown choice", where=where, given=given, allowed=", ".join(allowed), next_step=hint)
 
 
-def _resolve_name(given: str | None, source_model: str) -> str:
+def resolve_model_name(given: str | None, source_model: str) -> str:
+    """The name that a model is served under: the given one, or one made of the last part of the source's.
+
+    Raises:
+        UsageError: The given name has characters that stand for something in paths, scripts or YAML.
+    """
     if given is None:
         last = re.split(r"[/\\]", source_model.removesuffix(".gguf").rstrip("/"))[-1]
         cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", last).strip("-.")
         return cleaned or "model"
     if not _MODEL_NAME.fullmatch(given):
         allowed = "ASCII letters, digits, dots, dashes and underscores, a letter or digit first"
-        raise UsageError("not a name for a Triton model", where="--model-name", given=given, allowed=allowed)
+        raise UsageError("not a name for a served model", where="--model-name", given=given, allowed=allowed)
     return given
 
 

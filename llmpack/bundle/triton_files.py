@@ -22,7 +22,7 @@ from llmpack.bundle.triton_runtime.sampling import ACCEPTED
 from llmpack.bundle.vllm_engine import VllmEngine
 from llmpack.validate.facts import ArtifactFacts
 
-_RBLN_INDEX = "https://pypi.rbln.ai/simple/"
+RBLN_INDEX = "https://pypi.rbln.ai/simple/"
 
 _INPUTS = {
     "text_input": "The text to continue. The only one that must be given.",
@@ -81,9 +81,9 @@ def build_vllm_files(plan: EmitPlan, facts: ArtifactFacts, engine: VllmEngine, r
         "ARTIFACT_DIR": ARTIFACT_DIR,
         "ARTIFACT_ARGUMENTS": json.dumps(engine.artifact_arguments),
         "IMAGE_TAG": f"{plan.triton_release}-vllm-python-py3",
-        "RBLN_INDEX": _RBLN_INDEX,
+        "RBLN_INDEX": RBLN_INDEX,
         "RBLN_PACKAGES": packages,
-        "BACKEND_AI": f" and run `pip install --extra-index-url {_RBLN_INDEX} {packages}`" if is_rbln else "",
+        "BACKEND_AI": f" and run `pip install --extra-index-url {RBLN_INDEX} {packages}`" if is_rbln else "",
         # The vendor's guide runs the container privileged: the devices are not visible otherwise.
         "DOCKER_OPTIONS": "--privileged" if is_rbln else "--gpus all",
         "DOCKER_VOLUMES": _docker_volumes(plan, '"$here":"$here"'),  # model.json's path is good on both sides

@@ -11,6 +11,7 @@ from llmpack import __version__
 from llmpack.cli.chat import chat
 from llmpack.cli.compile import compile_command
 from llmpack.cli.console import EXIT_CODES, run_and_exit
+from llmpack.cli.emit_openai import emit_openai
 from llmpack.cli.emit_triton import emit_triton
 from llmpack.cli.explain import explain
 from llmpack.cli.generate import generate
@@ -51,6 +52,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "validate": validate,
     "explain": explain,
     "emit-triton": emit_triton,
+    "emit-openai": emit_openai,
     "generate": generate,
     "chat": chat,
     "serve": serve,

@@ -15,3 +15,6 @@ TopKOption = Annotated[int | None, typer.Option("--top-k", help="0 keeps all. [d
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Makes sampled output repeatable.")]
 StopOption = Annotated[list[str] | None, typer.Option("--stop", help="Ends the output; may be given again.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+AbsolutePathsOption = Annotated[
+    bool, typer.Option("--absolute-paths", help="Name the artifact where it lies instead of taking it along.")
+]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from llmpack.cli.arguments import ArtifactArgument, JsonOption
+from llmpack.cli.arguments import AbsolutePathsOption, ArtifactArgument, JsonOption
 from llmpack.cli.config_file import ConfigOption
-from llmpack.cli.console import print_facts, print_json, stderr_console
-
-if TYPE_CHECKING:
-    from llmpack.bundle.emit import EmittedBundle
+from llmpack.cli.console import stderr_console
+from llmpack.cli.emitted import show_bundle
 
 
 def emit_triton(
@@ -29,9 +27,7 @@ def emit_triton(
     instances: Annotated[
         int, typer.Option("--instances", help="Instances, each with an engine of its own (triton-python).")
     ] = 1,
-    absolute_paths: Annotated[
-        bool, typer.Option("--absolute-paths", help="Name the artifact where it lies instead of taking it along.")
-    ] = False,
+    absolute_paths: AbsolutePathsOption = False,
     engine_release: Annotated[
         str | None,
         typer.Option("--engine-release", help="Version of vLLM or vllm-rbln (triton-vllm). [default: the container's]"),
@@ -62,14 +58,5 @@ def emit_triton(
     )
     with stderr_console().status("checking and writing"):
         bundle = write_bundle(artifact, output, options)
-    if as_json:
-        print_json(bundle)
-    else:
-        _show(bundle)
-
-
-def _show(bundle: EmittedBundle) -> None:
     facts = [("target", bundle.target), ("model", bundle.model_name), ("triton", bundle.triton_release)]
-    facts += [("file", path) for path in bundle.files]
-    facts += [("note", note) for note in bundle.notes]
-    print_facts(bundle.path, [*facts, ("next", f"{bundle.path}/serve.sh")])
+    show_bundle(bundle, facts, as_json=as_json)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from llmpack import __version__
-from llmpack.artifact.reader import open_artifact
-from llmpack.artifact.writer import ArtifactWriter
 from llmpack.bundle import triton_files
 from llmpack.bundle.emit import emit_triton
 from llmpack.bundle.options import EmitOptions
-from llmpack.errors import ArtifactError, IntegrityError, UsageError, ValidationFailed
+from llmpack.errors import ArtifactError, UsageError, ValidationFailed
 from llmpack.validate.run import ValidateOptions, validate_paths
-from tests.artifact.samples import fill, make_draft
+from tests.bundle.emitted import check_emitting_twice, check_golden, check_shell_scripts, write_sample
 from tests.validate.foreign_artifacts import write_foreign, write_rbln
 
-GOLDEN = Path(__file__).parent / "golden"
 CASES = {
     "triton": EmitOptions("triton", model_name="sample"),
     "triton-24.01": EmitOptions("triton", model_name="sample", triton_release="24.01"),
@@ -33,71 +27,27 @@ CASES = {
 }
 
 
-def write_sample(target: Path) -> None:
-    """The sample artifact with what `validate` wants of a checkpoint's config."""
-    with ArtifactWriter(target) as writer:
-        fill(writer.path)
-        (writer.path / "config.json").write_text('{"model_type": "llama", "eos_token_id": [2, 7]}', encoding="utf-8")
-        writer.commit(make_draft())
-
-
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
-    write_sample(tmp_path / "artifact")
-    return tmp_path / "artifact"
+    return write_sample(tmp_path / "artifact")
 
 
 def artifact_for(case: str, folder: Path) -> Path:
     if case == "triton-vllm-rbln":
         return write_rbln(folder / "rbln")
-    write_sample(folder / "artifact")
-    return folder / "artifact"
-
-
-def read_files(bundle: Path) -> dict[str, bytes]:
-    """The bundle's files without the artifact's."""
-    files = (path for path in bundle.rglob("*") if path.is_file() and "artifact" not in path.parts)
-    return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in files}
+    return write_sample(folder / "artifact")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`LLMPACK_WRITE_GOLDEN=1` writes them anew; then read the difference."""
+def test_golden_files(case: str, tmp_path: Path) -> None:
     emit_triton(artifact_for(case, tmp_path), tmp_path / "bundle", CASES[case])
-    listing = list_files(tmp_path / "bundle").replace(str(tmp_path), "/place").replace(__version__, "VERSION")
-    listing = re.sub(r"build [0-9a-f]{12}", "build BUILD", listing)
-    golden = GOLDEN / f"{case}.txt"
-    if os.environ.get("LLMPACK_WRITE_GOLDEN"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(listing, encoding="utf-8")
-    assert listing == golden.read_text(encoding="utf-8")
-
-
-def list_files(bundle: Path) -> str:
-    """All files of a bundle as one text."""
-    files = sorted(read_files(bundle).items())
-    return "".join(f"======== {path}\n{content.decode()}" for path, content in files)
+    check_golden(tmp_path / "bundle", case)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_emitting_twice_gives_equal_bytes_and_modes(case: str, tmp_path: Path) -> None:
     source = artifact_for(case, tmp_path)
-    emit_triton(source, tmp_path / "bundle", CASES[case])
-    (tmp_path / "bundle").rename(tmp_path / "first")
-    old_umask = os.umask(0o077)
-    try:
-        emit_triton(source, tmp_path / "bundle", CASES[case])
-    finally:
-        os.umask(old_umask)
-    first, second = (
-        {
-            path: ((tmp_path / name / path).stat().st_mode, content)
-            for path, content in read_files(tmp_path / name).items()
-        }
-        for name in ("first", "bundle")
-    )
-    assert first == second
-    commands = {path for path, (mode, _) in first.items() if mode & stat.S_IXUSR}
+    commands = check_emitting_twice(lambda target: emit_triton(source, target, CASES[case]), tmp_path)
     assert commands == {"serve.sh", "serve-docker.sh", "smoke.sh", "client_grpc.py", "client_http.py"}
 
 
@@ -109,18 +59,9 @@ def test_validate_finds_nothing_and_scripts_are_sound(case: str, tmp_path: Path)
     assert report.findings == ()
     assert report.failures == ()
     assert report.num_configs >= 1
-    for script in (tmp_path / "bundle").glob("*.sh"):
-        subprocess.run(["bash", "-n", str(script)], check=True)
+    check_shell_scripts(tmp_path / "bundle")
     for client in (tmp_path / "bundle").glob("client_*.py"):
         compile(client.read_text(encoding="utf-8"), str(client), "exec")
-
-
-def test_the_artifact_is_inside_and_whole(artifact: Path, tmp_path: Path) -> None:
-    emitted = emit_triton(artifact, tmp_path / "bundle")
-    assert emitted.model_name == "tiny-llama"
-    inside = open_artifact(tmp_path / "bundle" / "tiny-llama" / "1" / "artifact")
-    assert inside.manifest == open_artifact(artifact).manifest
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_absolute_paths_leave_the_artifact_where_it_is(artifact: Path, tmp_path: Path) -> None:
@@ -128,17 +69,6 @@ def test_absolute_paths_leave_the_artifact_where_it_is(artifact: Path, tmp_path:
     assert not (tmp_path / "bundle" / "m" / "1" / "artifact").exists()
     assert f'string_value: "{artifact}"' in (tmp_path / "bundle" / "m" / "config.pbtxt").read_text()
     assert f'--volume "{artifact}":"{artifact}":ro' in (tmp_path / "bundle" / "serve-docker.sh").read_text()
-
-
-def test_copies_where_links_are_impossible(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_source: str, _target: str) -> None:
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(os, "link", refuse)
-    emit_triton(artifact, tmp_path / "bundle", EmitOptions(model_name="m"))
-    copy = tmp_path / "bundle" / "m" / "1" / "artifact"
-    assert open_artifact(copy)
-    assert not (copy / "llmpack.json").samefile(artifact / "llmpack.json")
 
 
 def test_a_moved_vllm_bundle_names_its_new_place(tmp_path: Path) -> None:
@@ -197,26 +127,13 @@ def test_a_bundle_that_validate_rejects_is_not_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["artifact"]
 
 
-def test_an_altered_artifact_is_refused(artifact: Path, tmp_path: Path) -> None:
-    (artifact / "programs" / "decode-1.onnx").write_bytes(b"Decode program for one")
-    with pytest.raises(IntegrityError, match=r"programs/decode-1\.onnx: altered"):
-        emit_triton(artifact, tmp_path / "bundle")
-
-
-def test_an_existing_output_stays(artifact: Path, tmp_path: Path) -> None:
-    (tmp_path / "bundle").mkdir()
-    with pytest.raises(UsageError, match="the output exists already"):
-        emit_triton(artifact, tmp_path / "bundle")
-    assert list((tmp_path / "bundle").iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (EmitOptions("trition"), "Did you mean triton?"),  # type: ignore[arg-type]
         (EmitOptions(num_instances=2), "one engine serves all requests"),
         (EmitOptions("triton-python", num_instances=0), "too few instances"),
-        (EmitOptions(model_name="späti"), "not a name for a Triton model"),
+        (EmitOptions(model_name="späti"), "not a name for a served model"),
         (EmitOptions(triton_release="23.08"), "not a release of Triton's container that is known"),
         (EmitOptions(triton_release="latest"), "allowed: yy.mm from 24.01 on"),
         (EmitOptions(engine_release="0.7.3"), "only --target triton-vllm has an engine of its own in --engine-release"),
@@ -251,14 +168,3 @@ def test_artifacts_that_no_engine_of_triton_runs(tmp_path: Path) -> None:
     write_foreign(source, "optimum-neuron")
     with pytest.raises(ArtifactError, match="no engine of Triton's vLLM backend runs it.*optimum-neuron"):
         emit_triton(source, tmp_path / "bundle", EmitOptions("triton-vllm"))
-
-
-def test_command(artifact: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "llmpack", "emit-triton", str(artifact), "-o", str(tmp_path / "bundle"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    emitted = json.loads(done.stdout)
-    assert sorted(emitted["files"]) == sorted(read_files(tmp_path / "bundle"))
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.returncode == 2
-    assert "the output exists already" in again.stderr

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +40,18 @@ class Served:
         return int(float(running.rsplit(" ", 1)[1])), int(float(waiting.rsplit(" ", 1)[1]))
 
 
-@contextlib.contextmanager
-def serving(artifact: Path, *options: str) -> Iterator[Served]:
+def serving(artifact: Path, *options: str) -> contextlib.AbstractContextManager[Served]:
     """Serves on a free port; at the end the server must stop by itself and have had no unforeseen error."""
-    command = [*LLMPACK, "serve", str(artifact), "--port", "0", *options]
+    return running([*LLMPACK, "serve", str(artifact), "--port", "0", *options])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """As `serving`, with a command that prints the server's address."""
     with tempfile.TemporaryFile("w+") as log:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment and {**os.environ, **environment}
+        ) as process:
             try:
                 assert process.stdout is not None
                 url = process.stdout.readline().strip()

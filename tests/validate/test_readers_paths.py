@@ -58,6 +58,20 @@ def test_a_directory_gives_only_what_speaks_of_a_server(tmp_path: Path) -> None:
     assert [Path(config.path or "").name for config in result.configs] == ["model.json", "run.sh"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("Dockerfile", 'FROM a\nCMD ["llmpack", "serve", "m"]\n'),
+        ("compose.yaml", "services:\n  a:\n    image: b\n    command: ['llmpack', 'serve', 'm']\n"),
+        ("compose.yaml", "services:\n  a:\n    image: b\n    command:\n    - llmpack\n    - serve\n    - m\n"),
+    ],
+)
+def test_a_command_that_is_a_list_speaks_of_a_server_too(tmp_path: Path, name: str, content: str) -> None:
+    write(tmp_path / name, content)
+    (config,) = read_paths([tmp_path]).configs
+    assert (config.target, values_of(config)) == ("llmpack", {"model": "m"})
+
+
 def test_another_tools_model_json_is_no_config(tmp_path: Path) -> None:
     other = write(tmp_path / "web/model.json", '{"format": "layers-model", "weightsManifest": []}')
     write(tmp_path / "a/1/model.json", '{"model": "x", "format": 1}')

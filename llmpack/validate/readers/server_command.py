@@ -16,7 +16,7 @@ from llmpack.validate.readers.source_text import SourceText
 from llmpack.validate.readers.words import Word, as_mapped
 
 # Anything that mentions a server at all; a cheap look before a whole file is taken apart.
-MENTIONS_SERVER = re.compile(r"vllm|llmpack\s+serve|tritonserver")
+MENTIONS_SERVER = re.compile(r"""vllm|llmpack[\s"',-]+serve|tritonserver""")
 _API_SERVERS = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"})
 _VLLM_IMAGE = re.compile(r"(?:^|/)vllm-(?:openai|cpu-release-repo)(?::|@|$)|(?:^|/)vllm/vllm-openai")
 _SERVER_IMAGE = re.compile(r"tritonserver|vllm")

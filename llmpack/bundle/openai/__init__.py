@@ -1,0 +1,1 @@
+"""Bundles for OpenAI-compatible servers: launch files, container and service definitions, clients."""
