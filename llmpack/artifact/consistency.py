@@ -84,7 +84,8 @@ def _programs(manifest: Manifest) -> Iterator[str]:
         if program.path not in known:
             yield f"$.programs: {program.name} is in {program.path}, which $.files does not list"
         for tensor in (*program.inputs, *program.outputs):
-            if any(dim < 1 for dim in tensor.shape):
+            free = program.kind == "logits"
+            if any(dim < 1 and not (free and dim == -1) for dim in tensor.shape):
                 yield f"$.programs: {tensor.name} of {program.name} has shape {tensor.shape}, must be positive"
 
 

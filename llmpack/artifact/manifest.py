@@ -11,10 +11,11 @@ from typing import Literal
 from msgspec import Struct
 
 MANIFEST_NAME = "llmpack.json"
+LOGITS_PATH = "logits.onnx"
 SCHEMA_VERSION = 1
 
 EngineName = Literal["onnxruntime"]
-ProgramKind = Literal["prefill", "decode", "head"]
+ProgramKind = Literal["prefill", "decode", "head", "logits"]
 CacheKind = Literal["full", "sliding"]
 
 
@@ -73,7 +74,7 @@ class RuntimeRange(_Strict, frozen=True):
 
 
 class TensorSpec(_Strict, frozen=True):
-    """One input or output of a program; every dimension is a number."""
+    """One input or output of a program; every dimension is a number, -1 for any size (in `logits` alone)."""
 
     name: str
     dtype: Literal["float32", "int32", "int64"]
@@ -86,9 +87,11 @@ class Program(_Strict, frozen=True):
     Attributes:
         name: Such as `prefill-128`, `decode-8`, `head-32`.
         kind: `prefill` runs `bucket` tokens of one slot; `decode` one token of `bucket` slots; `head` turns `bucket`
-            hidden states into logits (prompt logprobs).
+            hidden states into logits (prompt logprobs); `logits` takes any number of whole rows of at most `bucket`
+            tokens (Triton ensembles).
         bucket: The compiled size.
-        path: File relative to the artifact.
+        path: File relative to the artifact. ONNX Runtime by itself finds the weights from the artifact's root alone,
+            so that is where `logits`, which others load, lies.
         inputs: In graph order, the cache tensors last.
         outputs: In graph order, the cache tensors last; each shares the buffer of its input.
     """

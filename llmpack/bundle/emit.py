@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmpack.artifact.reader import open_artifact
-from llmpack.bundle.options import EmitOptions, EmitPlan, resolve_plan
+from llmpack.bundle.options import LOGITS_TARGETS, EmitOptions, EmitPlan, resolve_plan
 from llmpack.bundle.rendering import BundleFile
 from llmpack.bundle.triton_files import build_triton_files, build_vllm_files
+from llmpack.bundle.triton_logits import build_logits_files, logits_model_name
 from llmpack.bundle.triton_models import ARTIFACT_DIR
 from llmpack.bundle.vllm_engine import RBLN_TRITON_RELEASE, choose_engine
 from llmpack.bundle.write import staged_bundle, take_artifact, write_files
@@ -63,6 +64,8 @@ def emit_triton(directory: Path, output: Path, options: EmitOptions | None = Non
     target = Path(os.path.abspath(output))  # noqa: PTH100 - resolve() would follow a link at the target
     if options.target == "triton-vllm":
         return _emit_vllm(directory, target, options)
+    if options.target in LOGITS_TARGETS:
+        return _emit_logits(directory, target, options)
     artifact = open_artifact(directory)
     plan = resolve_plan(options, artifact.path, artifact.manifest.source.model)
     files = build_triton_files(plan, artifact.manifest)
@@ -89,6 +92,18 @@ def _emit_vllm(directory: Path, target: Path, options: EmitOptions) -> EmittedBu
         notes = check_bundle(stage, plan.artifact, releases)
         files = build_vllm_files(plan, facts, engine, target)
         write_files(stage, files)
+    return _describe_bundle(target, plan, files, notes)
+
+
+def _emit_logits(directory: Path, target: Path, options: EmitOptions) -> EmittedBundle:
+    """The artifact itself is the version directory: only there does the program find the weights."""
+    artifact = open_artifact(directory)
+    plan = resolve_plan(options, artifact.path, artifact.manifest.source.model)
+    files = build_logits_files(plan, artifact)
+    with staged_bundle(target) as stage:
+        write_files(stage, files)
+        take_artifact(plan.artifact, stage / logits_model_name(plan) / "1")
+        notes = check_bundle(stage, plan.artifact, {"triton": plan.triton_release})
     return _describe_bundle(target, plan, files, notes)
 
 

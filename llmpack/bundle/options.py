@@ -10,10 +10,14 @@ from typing import Any, Literal, get_args
 
 from llmpack.errors import UsageError
 
-TritonTarget = Literal["triton", "triton-vllm", "triton-python"]
+TritonTarget = Literal["triton", "triton-vllm", "triton-python", "triton-ensemble", "triton-logits"]
 TARGETS: tuple[TritonTarget, ...] = get_args(TritonTarget)
+LOGITS_TARGETS: tuple[TritonTarget, ...] = ("triton-ensemble", "triton-logits")
+"""Those that Triton's onnxruntime backend computes."""
 LATEST_RELEASE = "26.01"  # the latest whose vLLM backend was read
 FIRST_RELEASE = "24.01"
+
+_WITH_INSTANCES = ("triton", "triton-python")
 
 _RELEASE = re.compile(r"\d\d\.\d\d")
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -29,7 +33,7 @@ class EmitOptions:
         triton_release: Container release `yy.mm` whose contract the model keeps; None for the latest known.
         engine_release: Version of vLLM or vllm-rbln, for `triton-vllm`; None for the one in the container.
         model: What stock vLLM loads, for `triton-vllm`; None takes the artifact's source.
-        num_instances: Instances of the model.
+        num_instances: Of the model; those of `triton` share one engine, those of `triton-python` have one each.
         has_absolute_paths: Name the artifact where it lies instead of taking it into the bundle.
     """
 
@@ -83,14 +87,19 @@ def resolve_plan(options: EmitOptions, artifact: Path, source_model: str) -> Emi
         raise unknown_choice("--target", options.target, TARGETS)
     if options.num_instances < 1:
         raise UsageError("too few instances", where="--instances", given=options.num_instances, allowed="1 or more")
-    if options.num_instances > 1 and options.target != "triton-python":
+    if options.num_instances > 1 and options.target not in _WITH_INSTANCES:
         raise UsageError(
-            "one engine serves all requests of this target in one batch; another instance would load the model again",
-            where="--instances", given=options.num_instances, allowed="1, or --target triton-python",
+            "another instance of this target would be another engine that loads the model again",
+            where="--instances", given=options.num_instances, allowed=f"1, or --target {' or '.join(_WITH_INSTANCES)}",
         )  # fmt: skip
     if options.target != "triton-vllm" and (options.engine_release or options.model):
         name = "--engine-release" if options.engine_release else "--model"
         raise UsageError("only --target triton-vllm has an engine of its own", where=name)
+    if options.target in LOGITS_TARGETS and options.has_absolute_paths:
+        raise UsageError(
+            "Triton's onnxruntime backend loads a program only from the directory of its model",
+            where="--absolute-paths", allowed="another target, or no such option: the artifact is linked, not copied",
+        )  # fmt: skip
     return EmitPlan(
         target=options.target,
         model_name=resolve_model_name(options.model_name, source_model),

@@ -28,15 +28,16 @@ class ModelConfig:
 
     Attributes:
         name: That of the model's directory.
-        backend: `python` or `vllm`.
+        backend: `python`, `vllm` or `onnxruntime`.
         max_batch_size: Rows that Triton may gather; 0 when the model batches by itself.
         inputs: In order.
         outputs: In order.
         is_decoupled: A request may have any number of responses.
         instance_kind: What an instance is placed on.
-        num_instances: Instances, each with an engine of its own.
+        num_instances: Processes that run the model.
         queue_delay_us: How long Triton waits for more rows, in microseconds; None without dynamic batching.
-        parameters: For the model's code.
+        parameters: For the model's code, or for the backend.
+        default_model_filename: What the backend loads from the version directory; None for the name it expects.
     """
 
     name: str
@@ -49,23 +50,76 @@ class ModelConfig:
     num_instances: int
     queue_delay_us: int | None = None
     parameters: tuple[tuple[str, str], ...] = ()
+    default_model_filename: str | None = None
 
 
-def render_config(config: ModelConfig) -> str:
+@dataclass(frozen=True, slots=True)
+class EnsembleStep:
+    """One model of an ensemble; its tensors are known to the others by their own names."""
+
+    model_name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleConfig:
+    """Models that run one after the other. It has no rows of its own and no instances.
+
+    Attributes:
+        name: That of the model's directory.
+        inputs: What a request brings.
+        outputs: What it is answered with.
+        steps: In order.
+    """
+
+    name: str
+    inputs: tuple[TensorConfig, ...]
+    outputs: tuple[TensorConfig, ...]
+    steps: tuple[EnsembleStep, ...]
+
+
+def render_config(config: ModelConfig | EnsembleConfig) -> str:
     """The text of `config.pbtxt`, ASCII only: Triton's parser takes nothing else."""
-    text = "\n".join(_lines(config)) + "\n"
+    lines = _model_lines(config) if isinstance(config, ModelConfig) else _ensemble_lines(config)
+    text = "\n".join(lines) + "\n"
     assert text.isascii(), "names and values were checked before"
     return text
 
 
-def _lines(config: ModelConfig) -> Iterator[str]:
+def _ensemble_lines(config: EnsembleConfig) -> Iterator[str]:
     yield f'name: "{config.name}"'
-    yield f'backend: "{config.backend}"'
-    yield f"max_batch_size: {config.max_batch_size}"
+    yield 'platform: "ensemble"'
+    yield "max_batch_size: 0"
+    yield from _tensor_lines(config)
+    yield "ensemble_scheduling {"
+    yield "  step ["
+    yield ",\n".join(_step(step) for step in config.steps)
+    yield "  ]"
+    yield "}"
+
+
+def _step(step: EnsembleStep) -> str:
+    maps = [f'input_map {{ key: "{name}" value: "{name}" }}' for name in step.inputs]
+    maps += [f'output_map {{ key: "{name}" value: "{name}" }}' for name in step.outputs]
+    lines = [f'model_name: "{step.model_name}"', "model_version: -1", *maps]
+    return "    {\n" + "".join(f"      {line}\n" for line in lines) + "    }"
+
+
+def _tensor_lines(config: ModelConfig | EnsembleConfig) -> Iterator[str]:
     for side, tensors in (("input", config.inputs), ("output", config.outputs)):
         yield f"{side} ["
         yield ",\n".join(_tensor(tensor) for tensor in tensors)
         yield "]"
+
+
+def _model_lines(config: ModelConfig) -> Iterator[str]:
+    yield f'name: "{config.name}"'
+    yield f'backend: "{config.backend}"'
+    if config.default_model_filename is not None:
+        yield f'default_model_filename: "{config.default_model_filename}"'
+    yield f"max_batch_size: {config.max_batch_size}"
+    yield from _tensor_lines(config)
     yield f"model_transaction_policy {{ decoupled: {str(config.is_decoupled).lower()} }}"
     if config.queue_delay_us is not None:
         yield f"dynamic_batching {{ max_queue_delay_microseconds: {config.queue_delay_us} }}"

@@ -50,7 +50,7 @@ def build_triton_files(plan: EmitPlan, manifest: Manifest) -> list[BundleFile]:
         "MAX_SEQ_LEN": str(manifest.max_seq_len),
         "MAX_TOKENS": dict(config.parameters)["max_tokens"],
         "SAMPLING_NAMES": ", ".join(sorted(ACCEPTED)),
-        "ARTIFACT_FACTS": _describe_artifact(manifest),
+        "ARTIFACT_FACTS": describe_artifact(manifest),
         "IMAGE_TAG": f"{plan.triton_release}-py3",
         "DOCKER_OPTIONS": "",
         "DOCKER_VOLUMES": _docker_volumes(plan, '"$here":/models:ro'),
@@ -63,7 +63,7 @@ def build_triton_files(plan: EmitPlan, manifest: Manifest) -> list[BundleFile]:
     kind = "streaming" if is_streaming else "batch"
     model_py = BundleFile(f"{plan.version_dir}/model.py", render_template(f"model_{kind}.py", values))
     readme = BundleFile("README.md", render_template(f"README_{kind}.md", values))
-    return _sorted([_config_file(plan, config), model_py, readme, *_launch_files(values), *_client_files(kind, values)])
+    return _sorted([_config_file(plan, config), model_py, readme, *launch_files(values), *client_files(kind, values)])
 
 
 def build_vllm_files(plan: EmitPlan, facts: ArtifactFacts, engine: VllmEngine, root: Path) -> list[BundleFile]:
@@ -100,7 +100,7 @@ def build_vllm_files(plan: EmitPlan, facts: ArtifactFacts, engine: VllmEngine, r
     model_json = BundleFile(f"{plan.version_dir}/model.json", json.dumps(arguments, indent=2) + "\n")
     readme = BundleFile("README.md", render_template("README_vllm.md", values))
     return _sorted(
-        [_config_file(plan, config), model_json, readme, *_launch_files(values), *_client_files("streaming", values)]
+        [_config_file(plan, config), model_json, readme, *launch_files(values), *client_files("streaming", values)]
     )
 
 
@@ -112,7 +112,8 @@ def _config_file(plan: EmitPlan, config: ModelConfig) -> BundleFile:
     return BundleFile(f"{plan.model_name}/config.pbtxt", render_config(config))
 
 
-def _launch_files(values: Mapping[str, str]) -> list[BundleFile]:
+def launch_files(values: Mapping[str, str]) -> list[BundleFile]:
+    """Starts on this machine and in a container."""
     return [
         BundleFile("serve.sh", render_template("serve.sh", values), is_executable=True),
         BundleFile("serve-docker.sh", render_template("serve_docker.sh", values), is_executable=True),
@@ -120,7 +121,8 @@ def _launch_files(values: Mapping[str, str]) -> list[BundleFile]:
     ]
 
 
-def _client_files(kind: str, values: Mapping[str, str]) -> list[BundleFile]:
+def client_files(kind: str, values: Mapping[str, str]) -> list[BundleFile]:
+    """Asks a running server: clients for both protocols, and a smoke test."""
     return [
         BundleFile("client_grpc.py", _python_command(f"client_grpc_{kind}.py", values), is_executable=True),
         BundleFile("client_http.py", _python_command(f"client_http_{kind}.py", values), is_executable=True),
@@ -144,7 +146,8 @@ def _common_values(plan: EmitPlan, config: ModelConfig) -> dict[str, str]:
     }
 
 
-def _describe_artifact(manifest: Manifest) -> str:
+def describe_artifact(manifest: Manifest) -> str:
+    """What was compiled to what, in a sentence."""
     source = manifest.source.model + (f" at {manifest.source.revision}" if manifest.source.revision else "")
     return (
         f"{source}, compiled to {manifest.batch_size} slots of {manifest.max_seq_len} tokens ({manifest.architecture}, "

@@ -35,6 +35,9 @@ def compile_command(
         str | None, typer.Option("--decode-buckets", metavar="N,N", help="Decode widths. [default: 1,BATCH_SIZE]")
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Hub branch, tag or commit.")] = None,
+    logits: Annotated[
+        bool, typer.Option("--logits/--no-logits", help="Add the program that Triton ensembles serve.")
+    ] = False,
     proof: Annotated[bool, typer.Option("--proof/--no-proof", help="Check the programs against transformers.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
     as_json: JsonOption = False,
@@ -58,6 +61,7 @@ def compile_command(
         quantize=quantize,
         prefill_buckets=parse_buckets("--prefill-buckets", prefill_buckets),
         decode_buckets=parse_buckets("--decode-buckets", decode_buckets),
+        logits=logits,
         proof=proof,
     )
     if dry_run:

@@ -16,7 +16,9 @@ from llmpack.cli.emitted import show_bundle
 def emit_triton(
     artifact: ArtifactArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="REPO", help="Where nothing is yet.")],
-    target: Annotated[str, typer.Option("--target", help="triton, triton-python or triton-vllm.")] = "triton",
+    target: Annotated[
+        str, typer.Option("--target", help="triton, triton-python, triton-ensemble, triton-logits or triton-vllm.")
+    ] = "triton",
     model_name: Annotated[
         str | None, typer.Option("--model-name", help="The model's name in Triton. [default: that of the source]")
     ] = None,
@@ -25,7 +27,10 @@ def emit_triton(
         typer.Option("--triton-release", help="Container release whose contract to keep. [default: the latest known]"),
     ] = None,
     instances: Annotated[
-        int, typer.Option("--instances", help="Instances, each with an engine of its own (triton-python).")
+        int,
+        typer.Option(
+            "--instances", help="Instances: those of triton share one engine, those of triton-python have one each."
+        ),
     ] = 1,
     absolute_paths: AbsolutePathsOption = False,
     engine_release: Annotated[
@@ -41,8 +46,9 @@ def emit_triton(
 ) -> None:
     """Write a bundle that Triton serves: model repository, launch scripts, clients, smoke test.
 
-    triton streams by the contract of Triton's vLLM backend, triton-python answers whole batches, triton-vllm is for
-    containers that bring vLLM or vllm-rbln. The bundle is validated before it appears.
+    triton streams by the contract of Triton's vLLM backend, triton-python answers whole batches, triton-ensemble
+    answers with logits, triton-logits too but from token ids; both need an artifact compiled with --logits.
+    triton-vllm is for containers that bring vLLM or vllm-rbln. The bundle is validated before it appears.
     """
     from llmpack.bundle.emit import emit_triton as write_bundle
     from llmpack.bundle.options import EmitOptions

@@ -11,7 +11,7 @@ import msgspec
 
 from llmpack.architectures.arch_spec import ArchSpec
 from llmpack.architectures.resolve import build_decoder_spec, find_row
-from llmpack.artifact.manifest import Manifest, Measured, Program
+from llmpack.artifact.manifest import LOGITS_PATH, Manifest, Measured, Program
 from llmpack.artifact.reader import Artifact
 from llmpack.artifact.weights_file import WEIGHTS_PATH
 from llmpack.artifact.writer import ArtifactWriter, check_target
@@ -158,16 +158,20 @@ def _prove(path: Path, prepared: PreparedCompile, draft: Manifest, progress: Com
     from llmpack.proof.cases import build_cases
     from llmpack.proof.prove import check_proof, judge, run_programs
     from llmpack.proof.report import PROOF_NAME, encode_report
+    from llmpack.proof.rows import build_row_cases, judge_rows, run_rows
     from llmpack.runtime.onnx_runner import OnnxRunner
 
-    cases = build_cases(prepared.plan)
-    progress.start("running programs", len(cases), "cases")
+    cases, row_cases = build_cases(prepared.plan), build_row_cases(prepared.plan)
+    num_cases = len(cases) + len(row_cases)
+    progress.start("running programs", num_cases, "cases")
     given = run_programs(cases, OnnxRunner(path, draft, prepacked=frozenset()), progress.advance)
+    given_rows = run_rows(row_cases, path / LOGITS_PATH, progress.advance)
     release_memory()
     from llmpack.proof.oracle import TransformersOracle  # After the programs: importing transformers takes memory too.
 
-    progress.start("asking transformers", len(cases), "cases")
+    progress.start("asking transformers", num_cases, "cases")
     oracle = TransformersOracle(prepared.checkpoint, prepared.row)
     report = judge(cases, given, prepared.plan, oracle, progress.advance)
+    report.cases.extend(judge_rows(row_cases, given_rows, prepared.plan, oracle, progress.advance))
     check_proof(report)
     (path / PROOF_NAME).write_bytes(encode_report(report))

@@ -13,6 +13,7 @@ from llmpack import __version__
 from llmpack.architectures.spec import LayerSpec
 from llmpack.artifact.hashing import hash_files
 from llmpack.artifact.manifest import (
+    LOGITS_PATH,
     SCHEMA_VERSION,
     FileRecord,
     KvCache,
@@ -52,7 +53,7 @@ def describe_program(program: ProgramPlan, signature: ProgramSignature) -> Progr
         name=program.name,
         kind=program.kind,
         bucket=program.bucket,
-        path=f"programs/{program.name}.onnx",
+        path=LOGITS_PATH if program.kind == "logits" else f"programs/{program.name}.onnx",
         inputs=[_describe_port(port) for port in signature.inputs],
         outputs=[_describe_port(port) for port in signature.outputs],
     )

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from llmpack.architectures.spec import Activation, DecoderSpec, LayerSpec, NormSpec
-from llmpack.graph import operators
-from llmpack.graph.operators import SlotState
+from llmpack.graph.operators.interface import Operators, SlotState, softcap
 
-Cache = tuple[Tensor, Tensor]
+Cache = tuple[Tensor, ...]
+"""Keys and values of a layer; () where no slots are kept."""
 
 
 class Norm(nn.Module):
@@ -43,14 +43,15 @@ class Norm(nn.Module):
 class Linear(nn.Module):
     """A projection with the weight stored [out, in]."""
 
-    def __init__(self, in_features: int, out_features: int, *, bias: bool) -> None:
+    def __init__(self, in_features: int, out_features: int, operators: Operators, *, bias: bool = False) -> None:
         super().__init__()
+        self.operators = operators
         self.weight = _parameter(out_features, in_features)
         self.bias = _parameter(out_features) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in] -> [N, out]."""
-        return operators.linear(x, self.weight, self.bias)
+        return self.operators.linear(x, self.weight, self.bias)
 
 
 class RopeTable(nn.Module):
@@ -65,11 +66,12 @@ class RopeTable(nn.Module):
 class Attention(nn.Module):
     """Fused projections, optional qk norm and rope, slot attention, output projection."""
 
-    def __init__(self, layer: LayerSpec, hidden_size: int) -> None:
+    def __init__(self, layer: LayerSpec, hidden_size: int, operators: Operators) -> None:
         super().__init__()
+        self.operators = operators
         self.spec = spec = layer.attention
-        self.qkv = Linear(hidden_size, spec.qkv_dim, bias=spec.qkv_bias)
-        self.out = Linear(spec.num_heads * spec.head_dim, hidden_size, bias=spec.out_bias)
+        self.qkv = Linear(hidden_size, spec.qkv_dim, operators, bias=spec.qkv_bias)
+        self.out = Linear(spec.num_heads * spec.head_dim, hidden_size, operators, bias=spec.out_bias)
         self.query_norm = Norm(spec.qk_norm, spec.head_dim) if spec.qk_norm else None
         self.key_norm = Norm(spec.qk_norm, spec.head_dim) if spec.qk_norm else None
 
@@ -78,9 +80,10 @@ class Attention(nn.Module):
         query, key, value = self._project(x, state)
         query, key = self._normalise(query, self.query_norm), self._normalise(key, self.key_norm)
         if rope is not None:
-            query = operators.rotate(query, rope.cos, rope.sin, state.position_ids, self.spec.num_heads)
-            key = operators.rotate(key, rope.cos, rope.sin, state.position_ids, self.spec.num_key_value_heads)
-        mixed, keys, values = operators.slot_attention((query, key, value), cache, state, self.spec)
+            rotate, tables = self.operators.rotate, (rope.cos, rope.sin)
+            query = rotate(query, *tables, state.position_ids, self.spec.num_heads)
+            key = rotate(key, *tables, state.position_ids, self.spec.num_key_value_heads)
+        mixed, keys, values = self.operators.slot_attention((query, key, value), cache, state, self.spec)
         return self.out(mixed.reshape(x.shape[0], self.spec.num_heads * self.spec.head_dim)), (keys, values)
 
     def _project(self, x: Tensor, state: SlotState) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,14 +106,14 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     """down(act(up)), or down(act(gate) * up) with gate and up fused in one projection."""
 
-    def __init__(self, layer: LayerSpec, hidden_size: int) -> None:
+    def __init__(self, layer: LayerSpec, hidden_size: int, operators: Operators) -> None:
         super().__init__()
         self.spec = spec = layer.mlp
         if spec.gated:
-            self.gate_up = Linear(hidden_size, 2 * spec.width, bias=spec.bias)
+            self.gate_up = Linear(hidden_size, 2 * spec.width, operators, bias=spec.bias)
         else:
-            self.up = Linear(hidden_size, spec.width, bias=spec.bias)
-        self.down = Linear(spec.width, hidden_size, bias=spec.bias)
+            self.up = Linear(hidden_size, spec.width, operators, bias=spec.bias)
+        self.down = Linear(spec.width, hidden_size, operators, bias=spec.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, D] -> [N, D]."""
@@ -123,14 +126,14 @@ class Mlp(nn.Module):
 class Block(nn.Module):
     """One layer: attention and mlp, each behind its norm."""
 
-    def __init__(self, layer: LayerSpec, hidden_size: int) -> None:
+    def __init__(self, layer: LayerSpec, hidden_size: int, operators: Operators) -> None:
         super().__init__()
         self.spec = layer
         self.attention_norm = Norm(layer.norm, hidden_size)
-        self.attention = Attention(layer, hidden_size)
+        self.attention = Attention(layer, hidden_size, operators)
         self.post_attention_norm = Norm(layer.norm, hidden_size) if layer.sandwich else None
         self.mlp_norm = Norm(layer.norm, hidden_size)
-        self.mlp = Mlp(layer, hidden_size)
+        self.mlp = Mlp(layer, hidden_size, operators)
         self.post_mlp_norm = Norm(layer.norm, hidden_size) if layer.sandwich else None
 
     def forward(self, x: Tensor, cache: Cache, state: SlotState, rope: RopeTable | None) -> tuple[Tensor, Cache]:
@@ -156,29 +159,29 @@ class Decoder(nn.Module):
     Args:
         spec: What to build.
         max_seq_len: S, rows of the rope tables.
+        operators: The lowering.
         tied: The head reads the embedding.
     """
 
-    def __init__(self, spec: DecoderSpec, max_seq_len: int, *, tied: bool) -> None:
+    def __init__(self, spec: DecoderSpec, max_seq_len: int, operators: Operators, *, tied: bool) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding = Linear(spec.hidden_size, spec.vocab_size, bias=False)
-        self.positions = (
-            Linear(spec.hidden_size, spec.learned_positions, bias=False) if spec.learned_positions else None
-        )
+        self.operators = operators
+        self.embedding = Linear(spec.hidden_size, spec.vocab_size, operators)
+        self.positions = Linear(spec.hidden_size, spec.learned_positions, operators) if spec.learned_positions else None
         self.ropes = nn.ModuleDict({name: RopeTable(max_seq_len, rope.rotary_dim) for name, rope in spec.ropes.items()})
-        self.blocks = nn.ModuleList(Block(kind, spec.hidden_size) for kind in spec.layer_kinds)
+        self.blocks = nn.ModuleList(Block(kind, spec.hidden_size, operators) for kind in spec.layer_kinds)
         self.final_norm = Norm(spec.final_norm, spec.hidden_size)
-        self.lm_head = None if tied else Linear(spec.hidden_size, spec.vocab_size, bias=False)
+        self.lm_head = None if tied else Linear(spec.hidden_size, spec.vocab_size, operators)
 
     def embed(self, input_ids: Tensor, position_ids: Tensor) -> Tensor:
         """[B, T] tokens and positions -> [N, D]."""
-        x = nn.functional.embedding(input_ids.reshape(math.prod(input_ids.shape)), self.embedding.weight)
+        x = self.operators.embed(input_ids.reshape(math.prod(input_ids.shape)), self.embedding.weight)
         if self.spec.embedding_scale != 1.0:
             x = x * self.spec.embedding_scale
         if self.positions is not None:
             positions = position_ids.reshape(math.prod(position_ids.shape))
-            x = x + nn.functional.embedding(positions, self.positions.weight)
+            x = x + self.operators.embed(positions, self.positions.weight)
         return x
 
     def block(self, kind: int, x: Tensor, cache: Cache, state: SlotState) -> tuple[Tensor, Cache]:
@@ -194,7 +197,7 @@ class Decoder(nn.Module):
     def head(self, hidden_states: Tensor) -> Tensor:
         """[N, D] -> [N, V] logits."""
         logits = cast(Tensor, (self.lm_head or self.embedding)(hidden_states))
-        return operators.softcap(logits, self.spec.final_softcap) if self.spec.final_softcap else logits
+        return softcap(logits, self.spec.final_softcap) if self.spec.final_softcap else logits
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import onnx_ir as ir
@@ -19,13 +20,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from llmpack.artifact.weights_file import StoredTensor
 from llmpack.graph.decoder import Decoder
-from llmpack.graph.operators import OPSET_VERSION
+from llmpack.graph.operators import onnx, whole_rows
+from llmpack.graph.operators.interface import Operators
 from llmpack.graph.pieces import Piece, PieceModule, list_pieces
+from llmpack.graph.row_pieces import list_row_pieces
 from llmpack.graph.signature import Port, build_signature
-from llmpack.graph.stitch import Stitcher, cut_pieces
+from llmpack.graph.stitch import ExportedPiece, Stitcher, cut_pieces
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
 _MODULE_PREFIX = "decoder."  # The attribute under which PieceModule holds the decoder.
+# Unlike any dimension of a model, and unlike 0 and 1, which torch.export takes for fixed.
+_FREE_SIZES = (3, 5)
 _TORCH_DTYPES = {"float32": torch.float32, "int32": torch.int32, "int64": torch.int64}
 
 
@@ -43,10 +48,18 @@ class Exporter:
         self._plan = plan
         self._stored = stored
         self._weights_path = weights_path
-        pieces = list_pieces(plan)
-        with _quiet_torch():
-            self._model = _export_pieces(plan, pieces, tied=tied)  # Kept: the pieces' values belong to its graph.
-        self._pieces = cut_pieces(self._model, pieces)
+        self._models: list[ir.Model] = []  # Kept: the pieces' values belong to their graphs.
+        self._pieces: dict[tuple[str, str], ExportedPiece] = {}
+        lowerings: list[tuple[tuple[Piece, ...], Operators, int]] = [
+            (list_pieces(plan), onnx, onnx.OPSET_VERSION),
+            (list_row_pieces(plan), whole_rows, whole_rows.OPSET_VERSION),
+        ]
+        for pieces, operators, opset_version in lowerings:
+            if pieces:
+                decoder = partial(Decoder, plan.spec, plan.max_seq_len, operators, tied=tied)
+                with _quiet_torch():
+                    self._models.append(_export_pieces(decoder, pieces, opset_version))
+                self._pieces |= cut_pieces(self._models[-1], pieces)
 
     def build(self, program: ProgramPlan) -> ir.Model:
         """Returns a program as an ONNX model whose parameters are external."""
@@ -72,19 +85,23 @@ def write_program(model: ir.Model, path: Path) -> None:
     path.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
 
 
-def _export_pieces(plan: CompilePlan, pieces: tuple[Piece, ...], *, tied: bool) -> ir.Model:
+def _export_pieces(build_decoder: Callable[[], Decoder], pieces: tuple[Piece, ...], opset_version: int) -> ir.Model:
     """Returns one model that computes every piece from inputs of its own."""
     fake_mode = FakeTensorMode()
     with fake_mode:
-        module = PieceModule(Decoder(plan.spec, plan.max_seq_len, tied=tied), pieces).eval()
+        module = PieceModule(build_decoder(), pieces).eval()
         inputs = [[_fake(port) for port in piece.inputs] for piece in pieces]
-    exported = torch.export.export(module, (inputs,), strict=False)
+    free = torch.export.Dim.DYNAMIC
+    dynamic_shapes = [
+        [{axis: free for axis, dim in enumerate(port.shape) if dim == -1} for port in piece.inputs] for piece in pieces
+    ]
+    exported = torch.export.export(module, (inputs,), dynamic_shapes=(dynamic_shapes,), strict=False)
     program = torch.onnx.export(
         exported,
         (),
         input_names=[piece.input_name(port.name) for piece in pieces for port in piece.inputs],
         output_names=[piece.output_name(name) for piece in pieces for name in piece.outputs],
-        opset_version=OPSET_VERSION,
+        opset_version=opset_version,
         dynamo=True,
         optimize=False,
         verbose=False,
@@ -96,7 +113,8 @@ def _export_pieces(plan: CompilePlan, pieces: tuple[Piece, ...], *, tied: bool) 
 
 
 def _fake(port: Port) -> Tensor:
-    return torch.empty(port.shape, dtype=_TORCH_DTYPES[port.dtype])
+    shape = [_FREE_SIZES[axis] if dim == -1 else dim for axis, dim in enumerate(port.shape)]
+    return torch.empty(shape, dtype=_TORCH_DTYPES[port.dtype])
 
 
 def _name_parameters(model: ir.Model) -> None:

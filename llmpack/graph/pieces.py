@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from llmpack.graph.decoder import Decoder
-from llmpack.graph.operators import SlotState
+from llmpack.graph.operators.interface import SlotState
 from llmpack.graph.signature import Port, cache_ports, program_rows, token_ports
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
@@ -72,8 +72,9 @@ class PieceModule(nn.Module):
 
 
 def list_pieces(plan: CompilePlan) -> tuple[Piece, ...]:
-    """Returns the pieces of every program of a plan."""
-    return tuple(piece for program in plan.programs for piece in _program_pieces(plan, program))
+    """Returns the pieces of every program of a plan that works on slots."""
+    slot_programs = [program for program in plan.programs if program.kind != "logits"]
+    return tuple(piece for program in slot_programs for piece in _program_pieces(plan, program))
 
 
 def _program_pieces(plan: CompilePlan, program: ProgramPlan) -> list[Piece]:
@@ -112,7 +113,7 @@ def _embed(decoder: Decoder, input_ids: Tensor, position_ids: Tensor) -> Outputs
 
 def _block(decoder: Decoder, x: Tensor, *rest: Tensor, kind: int) -> Outputs:
     position_ids, seqlens_k, total_sequence_length, past_key, past_value = rest
-    state = SlotState(position_ids, seqlens_k, total_sequence_length)
+    state = SlotState(position_ids, (seqlens_k, total_sequence_length))
     x, (key, value) = decoder.block(kind, x, (past_key, past_value), state)
     return x, key, value
 

@@ -1,8 +1,9 @@
-"""Names, dtypes and shapes at the edge of each program; every dimension is a number.
+"""Names, dtypes and shapes at the edge of each program; every dimension is a number, but for two of `logits`.
 
 prefill-T   T tokens of one slot        -> logits after one chosen token, hidden states of all
 decode-B    one token of B slots        -> logits of each
 head-N      N hidden states             -> logits of each (for the logprobs of a prompt)
+logits      any rows of any length      -> logits of all tokens (for Triton ensembles)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DtypeName = Literal["float32", "int32", "int64"]
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One input or output."""
+    """One input or output; -1 stands for a dimension of any size."""
 
     name: str
     dtype: DtypeName
@@ -39,6 +40,8 @@ def program_rows(program: ProgramPlan) -> tuple[int, int]:
 
 def build_signature(plan: CompilePlan, program: ProgramPlan) -> ProgramSignature:
     """Returns the edge of a program, with Hugging Face's and optimum's names."""
+    if program.kind == "logits":
+        return ProgramSignature(row_ports(), (Port("logits", "float32", (-1, -1, plan.spec.vocab_size)),))
     hidden = Port("hidden_states", "float32", (program.bucket, plan.spec.hidden_size))
     if program.kind == "head":
         return ProgramSignature((hidden,), (Port("logits", "float32", (program.bucket, plan.spec.vocab_size)),))
@@ -63,6 +66,11 @@ def token_ports(program: ProgramPlan) -> tuple[Port, ...]:
         Port("seqlens_k", "int32", (rows,)),
         Port("total_sequence_length", "int32", (1,)),
     )
+
+
+def row_ports() -> tuple[Port, Port]:
+    """Returns the inputs of `logits`: [B, T] tokens, and which of them are real (1) and which padding (0)."""
+    return Port("input_ids", "int64", (-1, -1)), Port("attention_mask", "int64", (-1, -1))
 
 
 def cache_ports(plan: CompilePlan, program: ProgramPlan, layer: int) -> tuple[list[Port], list[Port]]:

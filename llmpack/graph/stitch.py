@@ -13,13 +13,17 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from llmpack.graph.operators import OPSET_VERSION
+from llmpack.graph.operators import onnx, whole_rows
 from llmpack.graph.pieces import Piece
 from llmpack.graph.signature import Port, ProgramSignature
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
 PRODUCER = "llmpack"
-_IR_VERSION = 11  # The first that knows opset 23.
+# Source: onnx/docs/Versioning.md; the file format is the first that knows the opset.
+_FORMATS = {"logits": (whole_rows.OPSET_VERSION, 8)}
+_SLOT_FORMAT = (onnx.OPSET_VERSION, 11)
+FREE_DIMS = ("batch", "sequence")
+"""Names of the leading dimensions where they are of any size."""
 _DTYPES = {"float32": ir.DataType.FLOAT, "int32": ir.DataType.INT32, "int64": ir.DataType.INT64}
 _BLOCK_PARAMETER = re.compile(r"^blocks\.\d+\.")
 
@@ -90,15 +94,16 @@ class Stitcher:
             for index, layer in enumerate(self._plan.spec.layers):
                 self._place_layer(index, self._plan.spec.layer_kinds.index(layer))
         self._place("finish", "finish", {})
+        opset_version, ir_version = _FORMATS.get(self._program.kind, _SLOT_FORMAT)
         graph = ir.Graph(
             inputs=[self._values[port.name] for port in self._signature.inputs],
             outputs=[self._output(port) for port in self._signature.outputs],
             nodes=self._nodes,
             initializers=list(self._initializers.values()),
-            opset_imports={"": OPSET_VERSION, "com.microsoft": 1},
+            opset_imports={"": opset_version, "com.microsoft": 1},
             name=self._program.name,
         )
-        return ir.Model(graph, ir_version=_IR_VERSION, producer_name=PRODUCER)
+        return ir.Model(graph, ir_version=ir_version, producer_name=PRODUCER)
 
     def _place_layer(self, index: int, kind: int) -> None:
         past = {f"past_{part}": f"past_key_values.{index}.{part}" for part in ("key", "value")}
@@ -142,11 +147,18 @@ class Stitcher:
 
     def _output(self, port: Port) -> ir.Value:
         value = self._values[port.name]
-        assert value.shape is not None and value.shape.is_static(), f"{port.name} has a free dimension"
-        assert tuple(value.shape) == port.shape, f"{port.name} is {value.shape}, planned {port.shape}"
-        value.name = port.name
+        planned = _shape(port)
+        assert value.shape is not None and len(value.shape) == len(planned), f"{port.name} is {value.shape}"
+        for given, dim in zip(value.shape, planned, strict=True):
+            assert given == dim or not isinstance(dim, int), f"{port.name} is {value.shape}, planned {port.shape}"
+        value.name, value.shape = port.name, planned
         return value
 
 
 def _new_value(port: Port) -> ir.Value:
-    return ir.Value(name=port.name, shape=ir.Shape(port.shape), type=ir.TensorType(_DTYPES[port.dtype]))
+    return ir.Value(name=port.name, shape=_shape(port), type=ir.TensorType(_DTYPES[port.dtype]))
+
+
+def _shape(port: Port) -> ir.Shape:
+    """The port's shape; names stand for dimensions of any size."""
+    return ir.Shape([FREE_DIMS[axis] if dim == -1 else dim for axis, dim in enumerate(port.shape)])

@@ -21,6 +21,7 @@ class CompileOptions:
         quantize: `none`.
         prefill_buckets: Compiled prefill lengths; None for 32 and 128.
         decode_buckets: Compiled decode widths; None for 1 and batch_size.
+        logits: Compile the cache-free program that Triton ensembles serve, too.
         proof: Check the programs against transformers before the artifact appears.
     """
 
@@ -34,4 +35,5 @@ class CompileOptions:
     quantize: str = "none"
     prefill_buckets: tuple[int, ...] | None = None
     decode_buckets: tuple[int, ...] | None = None
+    logits: bool = False
     proof: bool = True

@@ -19,20 +19,20 @@ FLOAT32_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlan:
-    """One program to compile: `bucket` tokens of a slot, slots of one token, or hidden states."""
+    """One program to compile: `bucket` tokens of a slot, slots of one token, hidden states, or tokens of whole rows."""
 
     kind: ProgramKind
     bucket: int
 
     @property
     def name(self) -> str:
-        """File stem and manifest name, such as `prefill-128`."""
-        return f"{self.kind}-{self.bucket}"
+        """File stem and manifest name, such as `prefill-128`; there is one `logits` only."""
+        return self.kind if self.kind == "logits" else f"{self.kind}-{self.bucket}"
 
 
 @dataclass(frozen=True, slots=True)
 class CompilePlan:
-    """The resolved compile. Buckets are ascending; the last decode bucket is batch_size."""
+    """The resolved compile. Buckets are ascending; the last decode bucket is batch_size; `logits` adds that program."""
 
     spec: DecoderSpec
     max_seq_len: int
@@ -40,13 +40,15 @@ class CompilePlan:
     prefill_buckets: tuple[int, ...]
     decode_buckets: tuple[int, ...]
     rope_table: RopeTable
+    logits: bool = False
 
     @property
     def programs(self) -> tuple[ProgramPlan, ...]:
-        """Every program, prefill first."""
+        """Every program, prefill first, `logits` last."""
         prefill = tuple(ProgramPlan("prefill", bucket) for bucket in self.prefill_buckets)
         decode = tuple(ProgramPlan("decode", bucket) for bucket in self.decode_buckets)
-        return (*prefill, *decode, ProgramPlan("head", min(HEAD_BUCKET, self.max_seq_len)))
+        logits = (ProgramPlan("logits", self.max_seq_len),) if self.logits else ()
+        return (*prefill, *decode, ProgramPlan("head", min(HEAD_BUCKET, self.max_seq_len)), *logits)
 
     @property
     def kv_cache_bytes(self) -> int:
@@ -78,7 +80,7 @@ def build_plan(spec: DecoderSpec, options: CompileOptions) -> CompilePlan:
             allowed=f"ascending widths that end with {options.batch_size}",
         )
     table = choose_rope_table(spec.ropes, max_seq_len)
-    return CompilePlan(spec, max_seq_len, options.batch_size, prefill, decode, table)
+    return CompilePlan(spec, max_seq_len, options.batch_size, prefill, decode, table, options.logits)
 
 
 def check_choices(options: CompileOptions) -> None:

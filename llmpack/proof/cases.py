@@ -73,7 +73,7 @@ def _to_cases(plan: CompilePlan, lengths: dict[str, int]) -> list[ProofCase]:
             ProofCase(
                 name=name,
                 slot=index % max(1, min(plan.batch_size, len(ordered) - 1)),
-                token_ids=_tokens(plan.spec.vocab_size, length + steps, seed=index),
+                token_ids=draw_tokens(plan.spec.vocab_size, length + steps, seed=index),
                 prompt_len=length,
                 decode_bucket=buckets[index % len(buckets)],
                 num_compared=min(length, COMPARED_ACROSS) if name == _ACROSS else 1,
@@ -82,5 +82,6 @@ def _to_cases(plan: CompilePlan, lengths: dict[str, int]) -> list[ProofCase]:
     return cases
 
 
-def _tokens(vocab_size: int, count: int, *, seed: int) -> tuple[int, ...]:
+def draw_tokens(vocab_size: int, count: int, *, seed: int) -> tuple[int, ...]:
+    """Returns `count` tokens, the same ones for the same seed."""
     return tuple(int(i) for i in np.random.default_rng(seed).integers(0, vocab_size, count))

@@ -58,7 +58,7 @@ def judge(
     advance: Callable[[int], None],
 ) -> ProofReport:
     """Returns the report: every case's distance from the oracle, calling advance(1) after each."""
-    pad_to = _long_rope_length(plan)
+    pad_to = long_rope_length(plan)
     results = []
     for case in cases:
         reference = oracle.logits(case.token_ids, case.compared_positions, pad_to)
@@ -89,7 +89,7 @@ def check_proof(report: ProofReport) -> None:
     )
 
 
-def _long_rope_length(plan: CompilePlan) -> int:
+def long_rope_length(plan: CompilePlan) -> int:
     """Returns the length from which transformers uses longrope's long factors, or 0 when the plan does not."""
     if plan.rope_table != "long":
         return 0

@@ -149,7 +149,9 @@ class OnnxRunner:
             prefill_buckets=tuple(manifest.prefill_buckets),
             decode_buckets=tuple(manifest.decode_buckets),
         )
-        self._entries = {(p.kind, p.bucket): p for p in manifest.programs}
+        self._entries: dict[tuple[ProgramKind, int], Program] = {
+            (program.kind, program.bucket): program for program in manifest.programs if program.kind != "logits"
+        }
         self._programs: dict[tuple[ProgramKind, int], OnnxProgram] = {}
         for kind, bucket in self._entries:
             if kind != "head":  # Loaded when a request first asks for prompt logprobs.

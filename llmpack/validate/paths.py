@@ -108,11 +108,12 @@ def _resolve(config: ServingConfig, text: str) -> Path | None:
 def find_own_artifact(
     config: ServingConfig, paths: dict[str, PathState], reader: ArtifactReader
 ) -> ArtifactFacts | None:
-    """The artifact that the config itself names, when it lies on this machine."""
+    """The artifact that the config itself names, or that is its model's version directory, when it lies here."""
     for name in _ARTIFACT_SETTINGS:
         setting = find_setting(config, name)
         text = None if setting is None else as_text(setting)
         state = paths.get(text) if text is not None else None
         if state is not None and state.resolved is not None and state.is_artifact:
             return reader.find(Path(state.resolved))
-    return None
+    versions = [] if config.triton is None else [Path(config.triton.directory, v) for v in config.triton.version_dirs]
+    return next((reader.find(path) for path in versions if is_artifact(path)), None)

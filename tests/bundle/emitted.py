@@ -10,25 +10,39 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from llmpack import __version__
+from llmpack.artifact.manifest import LOGITS_PATH, MANIFEST_NAME, Program, TensorSpec
 from llmpack.artifact.writer import ArtifactWriter
 from tests.artifact.samples import fill, make_draft
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def write_sample(target: Path) -> Path:
-    """The sample artifact with what `validate` wants of a checkpoint's config."""
+def write_sample(target: Path, *, logits: bool = False) -> Path:
+    """The sample artifact with what `validate` wants of a checkpoint's config, and with the program `logits` or not."""
+    draft = make_draft()
     with ArtifactWriter(target) as writer:
         fill(writer.path)
         (writer.path / "config.json").write_text('{"model_type": "llama", "eos_token_id": [2, 7]}', encoding="utf-8")
-        writer.commit(make_draft())
+        if logits:
+            (writer.path / LOGITS_PATH).write_bytes(b"logits program")
+            draft = msgspec.structs.replace(draft, programs=[*draft.programs, make_logits_program(draft.vocab_size)])
+        writer.commit(draft)
     return target
 
 
+def make_logits_program(vocab_size: int) -> Program:
+    ids = [TensorSpec(name=name, dtype="int64", shape=[-1, -1]) for name in ("input_ids", "attention_mask")]
+    logits = TensorSpec(name="logits", dtype="float32", shape=[-1, -1, vocab_size])
+    return Program(name="logits", kind="logits", bucket=64, path=LOGITS_PATH, inputs=ids, outputs=[logits])
+
+
 def read_files(bundle: Path) -> dict[str, bytes]:
-    """The bundle's files without the artifact's."""
-    files = (path for path in bundle.rglob("*") if path.is_file() and "artifact" not in path.parts)
+    """The bundle's files without the artifact's, whoever compiled it."""
+    artifacts = [*bundle.rglob("artifact"), *(path.parent for path in bundle.rglob(MANIFEST_NAME))]
+    files = (path for path in bundle.rglob("*") if path.is_file() and not any(map(path.is_relative_to, artifacts)))
     return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in files}
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from llmpack.artifact.reader import open_artifact
+from llmpack.artifact.weights_file import WEIGHTS_PATH
 from llmpack.bundle import triton_files
 from llmpack.bundle.emit import emit_triton
-from llmpack.bundle.options import EmitOptions
+from llmpack.bundle.options import LOGITS_TARGETS, EmitOptions, TritonTarget
 from llmpack.errors import ArtifactError, UsageError, ValidationFailed
 from llmpack.validate.run import ValidateOptions, validate_paths
 from tests.bundle.emitted import check_emitting_twice, check_golden, check_shell_scripts, write_sample
@@ -24,6 +26,8 @@ CASES = {
     "triton-python": EmitOptions("triton-python", model_name="sample", num_instances=2),
     "triton-vllm": EmitOptions("triton-vllm", model_name="sample", model="org/tiny-llama", triton_release="25.03"),
     "triton-vllm-rbln": EmitOptions("triton-vllm", model_name="vllm_model"),
+    "triton-ensemble": EmitOptions("triton-ensemble", model_name="sample"),
+    "triton-logits": EmitOptions("triton-logits", model_name="sample"),
 }
 
 
@@ -35,7 +39,7 @@ def artifact(tmp_path: Path) -> Path:
 def artifact_for(case: str, folder: Path) -> Path:
     if case == "triton-vllm-rbln":
         return write_rbln(folder / "rbln")
-    return write_sample(folder / "artifact")
+    return write_sample(folder / "artifact", logits=case in LOGITS_TARGETS)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -131,7 +135,10 @@ def test_a_bundle_that_validate_rejects_is_not_written(
     ("options", "message"),
     [
         (EmitOptions("trition"), "Did you mean triton?"),  # type: ignore[arg-type]
-        (EmitOptions(num_instances=2), "one engine serves all requests"),
+        (
+            EmitOptions("triton-vllm", model="a/b", num_instances=2),
+            "would be another engine that loads the model again",
+        ),
         (EmitOptions("triton-python", num_instances=0), "too few instances"),
         (EmitOptions(model_name="späti"), "not a name for a served model"),
         (EmitOptions(triton_release="23.08"), "not a release of Triton's container that is known"),
@@ -144,6 +151,31 @@ def test_a_bundle_that_validate_rejects_is_not_written(
 def test_unusable_options(artifact: Path, tmp_path: Path, options: EmitOptions, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         emit_triton(artifact, tmp_path / "bundle", options)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(("target", "model"), [("triton-ensemble", "m-logits"), ("triton-logits", "m")])
+def test_the_programs_version_directory_is_the_artifact(tmp_path: Path, target: TritonTarget, model: str) -> None:
+    source = write_sample(tmp_path / "artifact", logits=True)
+    emit_triton(source, tmp_path / "bundle", EmitOptions(target, model_name="m"))
+    inside = tmp_path / "bundle" / model / "1"
+    assert open_artifact(inside).manifest == open_artifact(source).manifest
+    assert (inside / WEIGHTS_PATH).samefile(source / WEIGHTS_PATH)
+    assert [path.parent.parent for path in (tmp_path / "bundle").rglob("*.safetensors")] == [inside]
+    # Without being told of the artifact, `validate` compares with the one that it finds there.
+    config = tmp_path / "bundle" / model / "config.pbtxt"
+    config.write_text(config.read_text().replace("-1, -1, 320", "-1, -1, 300"))
+    findings = validate_paths([tmp_path / "bundle"], ValidateOptions()).findings
+    assert {finding.rule_id for finding in findings} == {"LP121"}
+    assert any(finding.given == [-1, -1, 300] and finding.compiled == [-1, -1, 320] for finding in findings)
+
+
+@pytest.mark.parametrize("target", LOGITS_TARGETS)
+def test_logits_need_their_program_and_their_place(artifact: Path, tmp_path: Path, target: TritonTarget) -> None:
+    with pytest.raises(UsageError, match=r"no program that whole prompts pass through.*Compile .* with --logits"):
+        emit_triton(artifact, tmp_path / "bundle", EmitOptions(target))
+    with pytest.raises(UsageError, match="only from the directory of its model in --absolute-paths"):
+        emit_triton(artifact, tmp_path / "bundle", EmitOptions(target, has_absolute_paths=True))
     assert not (tmp_path / "bundle").exists()
 
 

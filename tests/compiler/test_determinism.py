@@ -36,7 +36,7 @@ def test_two_compiles_are_equal(case: object, tmp_path: Path) -> None:
 
 def compile_in_a_process(directory: Path, hash_seed: str) -> Path:
     target = directory / f"artifact-{hash_seed}"
-    shape = ["--max-seq-len", "64", "--batch-size", "2", "--prefill-buckets", "16"]
+    shape = ["--max-seq-len", "64", "--batch-size", "2", "--prefill-buckets", "16", "--logits"]
     command = [sys.executable, "-m", "llmpack", "compile", str(directory / "checkpoint"), "-o", str(target), *shape]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONHASHSEED": hash_seed})
     return target

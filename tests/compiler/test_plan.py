@@ -36,6 +36,10 @@ def test_defaults() -> None:
     assert [p.name for p in resolved.programs] == ["prefill-32", "prefill-128", "decode-1", "decode-4", "head-32"]
 
 
+def test_logits_is_one_more_program_when_asked_for() -> None:
+    assert [p.name for p in plan(logits=True).programs] == [*(p.name for p in plan().programs), "logits"]
+
+
 def test_the_default_length_is_bounded() -> None:
     assert plan({"max_position_embeddings": 131072}).max_seq_len == 2048
 

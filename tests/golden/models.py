@@ -51,6 +51,17 @@ def whole_logits(model: Any, token_ids: list[int], pad_to: int = 0) -> Logits:
     return np.asarray(output.logits[0, : len(token_ids)].numpy())
 
 
+def masked_logits(model: Any, rows: list[list[int]]) -> list[Logits]:
+    """[len(row), V] logits of each row out of one pass over all, padded on the left, with `generate`'s positions."""
+    longest = max(map(len, rows))
+    input_ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+    inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": mask}
+    with torch.inference_mode():
+        logits = model(**inputs, position_ids=(mask.cumsum(1) - 1).clamp(min=0), use_cache=False).logits
+    return [np.asarray(logits[index, longest - len(row) :].numpy()) for index, row in enumerate(rows)]
+
+
 def greedy_ids(model: Any, prompt: list[int], count: int, pad_to: int = 0) -> list[int]:
     """transformers' greedy continuation, by whole passes where its own cache would switch rope tables half way."""
     if not pad_to:

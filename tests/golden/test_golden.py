@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from llmpack.architectures.rows import ROWS
+from llmpack.artifact.manifest import LOGITS_PATH
 from llmpack.artifact.reader import Artifact
 from llmpack.proof.report import find_report
+from llmpack.proof.rows import RowProgram
 from llmpack.runtime.chunk_plan import plan_chunks
 from llmpack.runtime.onnx_runner import OnnxRunner
 from llmpack.runtime.runner import DecodeBatch, PrefillChunk
@@ -92,6 +94,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         batch_size=BATCH_SIZE,
         prefill_buckets=PREFILL_BUCKETS,
         decode_buckets=DECODE_BUCKETS,
+        logits=True,
     )
     artifact = compile_model(options)
     return Golden(case, model, artifact, OnnxRunner(artifact.path, artifact.manifest, num_threads=1))
@@ -111,7 +114,8 @@ def test_the_compile_proved_it(golden: Golden) -> None:
     assert report is not None
     assert report.passed
     ran = {program for case in report.cases for program in case.programs}
-    assert {f"prefill-{b}" for b in PREFILL_BUCKETS} | {f"decode-{b}" for b in DECODE_BUCKETS} | {"head"} <= ran
+    slots = {f"prefill-{b}" for b in PREFILL_BUCKETS} | {f"decode-{b}" for b in DECODE_BUCKETS}
+    assert slots | {"head", "logits"} <= ran
 
 
 @pytest.mark.parametrize("length", [1, 5, 8, 13, 16], ids=lambda n: f"prompt-{n}")
@@ -130,6 +134,25 @@ def test_prefill_across_chunks_in_a_used_slot(golden: Golden) -> None:
 def test_prefill_to_the_very_end_of_a_slot(golden: Golden) -> None:
     ids = tokens(MAX_SEQ_LEN, seed=3)
     assert_close(golden.prefill(2, ids), golden.reference(ids))
+
+
+@pytest.mark.parametrize("pads_left", [True, False], ids=["padded-left", "padded-right"])
+def test_whole_rows_beside_each_other_are_each_as_alone(golden: Golden, pads_left: bool) -> None:
+    rows = [tokens(count, seed=count) for count in (MAX_SEQ_LEN, 1, 23)]
+    program = RowProgram(golden.artifact.path / LOGITS_PATH)
+    for row, logits in zip(rows, program.run(rows, pads_left=pads_left), strict=True):
+        assert_close(logits, golden.reference(row))
+
+
+def test_left_padding_is_what_transformers_computes_from_the_same_mask(golden: Golden) -> None:
+    from tests.golden.models import masked_logits
+
+    rows = [tokens(count, seed=count) for count in (40, 17)]
+    if golden.pad_to:
+        pytest.skip("transformers picks the rope table by the length of the batch")
+    given = RowProgram(golden.artifact.path / LOGITS_PATH).run(rows, pads_left=True)
+    for logits, reference in zip(given, masked_logits(golden.model, rows), strict=True):
+        assert_close(logits, reference)
 
 
 @pytest.mark.parametrize("bucket", DECODE_BUCKETS, ids=lambda b: f"bucket-{b}")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ import httpx
 ROOT = Path(__file__).parent.parent.parent
 VENV = Path(os.environ.get("TRITON_VENV", ROOT / ".venv-triton"))
 PYTHON = VENV / "bin" / "python"
+BACKENDS = Path(__file__).parent / "backends"
+TUTORIALS = Path(__file__).parent / "tutorials"
 GRPC_ASKS = Path(__file__).parent / "grpc_asks.py"
 
 
@@ -31,6 +33,7 @@ def triton_environment() -> dict[str, str]:
         "PATH": path,
         "TRITONSERVER": str(ROOT / "scripts" / "triton-server"),
         "TRITON_VENV": str(VENV),
+        "TRITON_EXTRA_BACKENDS": str(BACKENDS),
     }
 
 
@@ -88,18 +91,27 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def serving(bundle: Path, *models: str, arguments: tuple[str, ...] = ()) -> Iterator[Triton]:
-    """Runs `bundle`/serve.sh with the models loaded; at the end the server must stop and leave nothing behind."""
+def serving(
+    bundle: Path, *models: str, completes_configs: bool = False, environment: Mapping[str, str] | None = None
+) -> Iterator[Triton]:
+    """Runs `bundle`/serve.sh with the models loaded; at the end the server must stop and leave nothing behind.
+
+    Args:
+        bundle: What is served.
+        models: Loaded before the block begins.
+        completes_configs: Triton may complete a config, which takes longer and which no emitted config needs.
+        environment: More variables for the server.
+    """
     http, grpc, metrics = free_ports(3)
     command = [str(bundle / "serve.sh"), "--http", str(http), "--grpc", str(grpc), "--metrics", str(metrics)]
-    command += ["--model-control-mode=explicit", "--disable-auto-complete-config", *arguments]
-    before = set(os.listdir("/dev/shm"))
+    command += ["--model-control-mode=explicit"]
+    command += [] if completes_configs else ["--disable-auto-complete-config"]
+    variables = triton_environment() | dict(environment or {})
+    before = _list_traces()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("wb") as sink:
-            process = subprocess.Popen(
-                command, stdout=sink, stderr=sink, env=triton_environment(), start_new_session=True
-            )
+            process = subprocess.Popen(command, stdout=sink, stderr=sink, env=variables, start_new_session=True)
         urls = (f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", f"http://127.0.0.1:{metrics}")
         server = Triton(process, *urls, log)
         try:
@@ -112,12 +124,17 @@ def serving(bundle: Path, *models: str, arguments: tuple[str, ...] = ()) -> Iter
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0, log.read_text()
             assert not _is_alive(process.pid), "processes are left"
-            assert set(os.listdir("/dev/shm")) <= before, "shared memory is left"
+            assert _list_traces() <= before, "shared memory or temporary directories are left"
         finally:
             server.client.close()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _list_traces() -> set[str]:
+    """What Triton's Python backend has while it runs: shared memory and a directory for environments, never elsewhere."""
+    return {*os.listdir("/dev/shm"), *(path.name for path in Path("/tmp").glob("python_env_*"))}
 
 
 def _is_alive(group: int) -> bool:

@@ -1,4 +1,4 @@
-"""The operators that matter, each named once, as the ONNX nodes they become.
+"""The operators as the ONNX nodes they become.
 
 Each function is called inside the torch decoder and leaves exactly one node in the exported graph (or one node and its
 reshapes), so that no surgery is needed afterwards. Standard operators are opset 23; GroupQueryAttention is ONNX
@@ -8,32 +8,21 @@ Runtime's (`com.microsoft`, opset 1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.onnx import ops
 
 from llmpack.architectures.spec import AttentionSpec
+from llmpack.graph.operators.interface import SlotState
 
 OPSET_VERSION = 23
 
 Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotState:
-    """Where each row of a call stands.
-
-    Attributes:
-        position_ids: [B, T] int64 positions of the tokens.
-        seqlens_k: [B] int32 tokens in each slot after this call, minus one.
-        total_sequence_length: [1] int32 maximum of seqlens_k + 1.
-    """
-
-    position_ids: Tensor
-    seqlens_k: Tensor
-    total_sequence_length: Tensor
+def embed(ids: Tensor, table: Tensor) -> Tensor:
+    """Returns rows [N, D] of a table [V, D] for ids [N]."""
+    return nn.functional.embedding(ids, table)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -57,7 +46,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, num_heads:
 
 
 def slot_attention(
-    qkv: tuple[Tensor, Tensor, Tensor], cache: tuple[Tensor, Tensor], state: SlotState, spec: AttentionSpec
+    qkv: tuple[Tensor, Tensor, Tensor], cache: tuple[Tensor, ...], state: SlotState, spec: AttentionSpec
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns ([B, T, H * E] attention, new keys, new values); the caches are written in place by the runner's binding.
 
@@ -68,7 +57,8 @@ def slot_attention(
     Args:
         qkv: [B, T, H * E], [B, T, K * E], [B, T, K * E].
         cache: Keys and values, each [B, K, S, E].
-        state: Lengths of the rows.
+        state: Its reach is (seqlens_k, total_sequence_length): [B] int32 tokens in each slot after this call,
+            minus one; [1] int32 maximum of seqlens_k + 1.
         spec: Heads, scale, softcap and window.
 
     Source: onnxruntime 1.32 `GroupQueryAttention`; a window of w attends to the last w positions, the own included.
@@ -85,14 +75,9 @@ def slot_attention(
     query = qkv[0]
     output, keys, values = ops.symbolic_multi_out(
         "com.microsoft::GroupQueryAttention",
-        (*qkv, *cache, state.seqlens_k, state.total_sequence_length),
+        (*qkv, *cache, *state.reach),
         attributes,
         dtypes=(query.dtype,) * 3,
         shapes=(query.shape, cache[0].shape, cache[1].shape),
     )
     return output, keys, values
-
-
-def softcap(x: Tensor, cap: float) -> Tensor:
-    """Returns cap * tanh(x / cap)."""
-    return torch.tanh(x / cap) * cap
