@@ -130,6 +130,20 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+def test_free_dimensions_are_those_of_logits_alone(artifact: Path) -> None:
+    def append_free(facts: dict[str, Any], kind: str, dim: int) -> None:
+        tensor = {"name": "input_ids", "dtype": "int64", "shape": [dim, dim]}
+        program = {**facts["programs"][0], "name": "free", "kind": kind, "inputs": [tensor]}
+        facts["programs"].append(program)
+
+    for kind, dim in (("head", -1), ("logits", 0), ("logits", -2)):
+        edit(artifact, lambda facts, kind=kind, dim=dim: append_free(facts, kind, dim))
+        assert "must be positive" in refusal(artifact)
+        edit(artifact, lambda facts: facts["programs"].pop())
+    edit(artifact, lambda facts: append_free(facts, "logits", -1))
+    assert read_manifest(artifact).programs[-1].inputs[0].shape == [-1, -1]
+
+
 def _record(facts: dict[str, Any], part: str) -> object:
     return next(record for record in facts["files"] if part in record["path"])
 

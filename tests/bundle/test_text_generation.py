@@ -29,7 +29,7 @@ def start(tokenizer: Tokenizer) -> Iterator[Start]:
 
         def begin(**settings: Any) -> tuple[TextGeneration, FakeTriton]:
             triton = FakeTriton()
-            model = TextGeneration(triton, load_scripted(tokenizer, **settings))
+            model = TextGeneration(triton, lambda: load_scripted(tokenizer, **settings))
             stack.callback(model.close)
             return model, triton
 

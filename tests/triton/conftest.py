@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def stories8(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """stories260K as an artifact of 8 slots of 512 tokens."""
-    shape = ("--max-seq-len", "512", "--batch-size", "8", "--prefill-buckets", "32", "--no-proof")
+    shape = ("--max-seq-len", "512", "--batch-size", "8", "--prefill-buckets", "32", "--logits", "--no-proof")
     return compile_artifact(STORIES, tmp_path_factory.mktemp("stories8") / "artifact", *shape)
 
 
@@ -60,4 +60,28 @@ def batching_bundle(stories8: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def batching(batching_bundle: Path) -> Iterator[Triton]:
     """The target `triton-python` as the model `llamav2`."""
     with serving(batching_bundle, "llamav2") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ensemble_bundle(stories8: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return emit(stories8, tmp_path_factory.mktemp("ensemble"), "triton-ensemble", model_name="ensemble_model")
+
+
+@pytest.fixture(scope="session")
+def ensemble(ensemble_bundle: Path) -> Iterator[Triton]:
+    """The target `triton-ensemble` as the model `ensemble_model`; loading it loads its steps."""
+    with serving(ensemble_bundle, "ensemble_model") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def logits_bundle(stories8: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return emit(stories8, tmp_path_factory.mktemp("logits"), "triton-logits", model_name="model")
+
+
+@pytest.fixture(scope="session")
+def logits_server(logits_bundle: Path) -> Iterator[Triton]:
+    """The target `triton-logits` as the model `model`."""
+    with serving(logits_bundle, "model") as server:
         yield server

@@ -133,7 +133,7 @@ def serving(
 
 
 def _list_traces() -> set[str]:
-    """What Triton's Python backend has while it runs: shared memory and a directory for environments, never elsewhere."""
+    """What a Python backend has outside its server while it runs: shared memory and a directory for environments."""
     return {*os.listdir("/dev/shm"), *(path.name for path in Path("/tmp").glob("python_env_*"))}
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.triton.serving import PYTHON, Triton, triton_environment
+from tests.triton.serving import PYTHON, TUTORIALS, Triton, triton_environment
 
 PROMPTS = ["Once upon a time", "One day a cat", "Tom had a"]
 GREEDY = json.dumps({"temperature": 0, "max_tokens": 16})
@@ -53,6 +53,17 @@ def test_curl_over_infer_and_generate(batching: Triton) -> None:
     inferred = batching.client.post(f"{url}/infer", json={"inputs": [tensor], "parameters": {"temperature": 0}})
     generated = batching.generate("llamav2", prompt="Once upon a time", temperature=0)
     assert inferred.json()["outputs"][0]["data"] == [generated.json()["generated_text"]]
+
+
+def test_the_tutorials_clients(batching: Triton) -> None:
+    commands = [
+        [str(PYTHON), str(TUTORIALS / "http_client.py"), batching.http_url.removeprefix("http://"), "llamav2"],
+        [str(TUTORIALS / "curl.sh"), batching.http_url, "llamav2"],
+    ]
+    done = [subprocess.run(command, capture_output=True, text=True, check=False) for command in commands]
+    assert [each.returncode for each in done] == [0, 0], done
+    assert done[0].stdout.count("[b") == 3  # three rows of one text
+    assert json.loads(done[1].stdout)["outputs"][0]["shape"] == [1, 1]
 
 
 def test_batches_really_batch(batching: Triton) -> None:

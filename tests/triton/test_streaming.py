@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.triton.conftest import emit
-from tests.triton.serving import PYTHON, Triton, serving, triton_environment
+from tests.triton.serving import PYTHON, TUTORIALS, Triton, serving, triton_environment
 
 PROMPT = "Once upon a time"
 GREEDY = {"temperature": 0, "max_tokens": 12}
@@ -68,6 +68,13 @@ def test_generate_and_generate_stream(streaming: Triton) -> None:
     # Without `stream` the one event has everything.
     (event,) = streaming.generate_stream("stories", **body)
     assert event["text_output"] == whole.json()["text_output"]
+
+
+def test_the_guides_client_prints_the_streamed_text(streaming: Triton) -> None:
+    command = [str(PYTHON), str(TUTORIALS / "stream_client.py"), streaming.grpc_url, "stories"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout) > 10
 
 
 def test_sixteen_streams_at_once_are_each_as_alone(streaming: Triton) -> None:
@@ -241,14 +248,6 @@ def show_with_client(server: Triton, bundle: Path, name: str) -> str:
     url = server.grpc_url if "grpc" in name else server.http_url
     command = [str(PYTHON), str(bundle / name), PROMPT, "--url", url, "--max-tokens", "12"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_a_second_engine_is_refused(streaming_bundle: Path, tmp_path: Path) -> None:
-    bundle = Path(shutil.copytree(streaming_bundle, tmp_path / "two"))
-    config = bundle / "stories" / "config.pbtxt"
-    config.write_text(config.read_text().replace("count: 1", "count: 2"))
-    with serving(bundle) as server:
-        assert "instance_group must count 1 in config.pbtxt; given: 2" in server.load("stories").text
 
 
 def test_old_release_streams_prompt_and_text_so_far(stories8: Path, tmp_path: Path) -> None:

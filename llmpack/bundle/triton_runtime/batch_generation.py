@@ -6,18 +6,18 @@ execute([request, request, ...]) -> rows of all requests -> one Engine run -> ro
 from __future__ import annotations
 
 import itertools
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from llmpack.bundle.triton_runtime.failures import Cancelled, build_error, is_foreseen
+from llmpack.bundle.triton_runtime.failures import Cancelled, build_error, describe_failure
 from llmpack.bundle.triton_runtime.loading import LoadedModel, load_model
 from llmpack.bundle.triton_runtime.prompts import resolve_prompt
 from llmpack.bundle.triton_runtime.sampling import build_params, parse_sampling_json
 from llmpack.bundle.triton_runtime.text_request import read_parameters, read_tensors, read_texts
+from llmpack.bundle.triton_runtime.triton_calls import log_failure
 from llmpack.errors import EngineError, RequestError
 from llmpack.runtime.request import GenerationRequest, SequenceOutput
 
@@ -123,9 +123,9 @@ class BatchGeneration:
     def _respond(self, answer: _Answer) -> Any:
         pb_utils = self._pb_utils
         if answer.error is not None:
-            if not is_foreseen(answer.error):
-                pb_utils.Logger.log_error("[llmpack] " + "".join(traceback.format_exception(answer.error)))
-            return pb_utils.InferenceResponse(output_tensors=[], error=build_error(pb_utils, answer.error))
+            log_failure(pb_utils, answer.error)
+            told = build_error(pb_utils, describe_failure(answer.error))
+            return pb_utils.InferenceResponse(output_tensors=[], error=told)
         rows = [[text.encode("utf-8")] for text in answer.texts.values()]
         tensor = pb_utils.Tensor("generated_text", np.array(rows, dtype=np.object_))
         return pb_utils.InferenceResponse(output_tensors=[tensor])

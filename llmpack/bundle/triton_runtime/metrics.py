@@ -35,6 +35,10 @@ _GAUGES = {
     "llmpack:num_requests_waiting": "Sequences in the queue.",
     "llmpack:kv_cache_usage_perc": "Tokens in slots over all positions of all slots, 0 to 1.",
 }
+_SHARING = {
+    "llmpack:num_instances": "Instances that share the engine.",
+    "llmpack:num_guest_requests": "Unfinished requests that other instances have handed over.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,14 @@ class RequestFigures:
     total_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How many instances use the engine, and how many requests of others than its own are there."""
+
+    num_instances: int = 1
+    num_guest_requests: int = 0
+
+
 class TritonMetrics:
     """The metric families of one model. Every call asks the server, so none is made per token.
 
@@ -67,7 +79,7 @@ class TritonMetrics:
         kind = pb_utils.MetricFamily
         for name, text in _COUNTERS.items():
             self._add(name, kind(name=name, description=text, kind=kind.COUNTER), labels)
-        for name, text in _GAUGES.items():
+        for name, text in (_GAUGES | _SHARING).items():
             self._add(name, kind(name=name, description=text, kind=kind.GAUGE), labels)
         for name, (text, bounds) in _HISTOGRAMS.items():
             family = kind(name=name, description=text, kind=kind.HISTOGRAM)
@@ -97,10 +109,11 @@ class TritonMetrics:
         for name, value in observed.items():
             metrics[name].observe(value)
 
-    def set_load(self, engine: EngineMetrics) -> None:
+    def set_load(self, engine: EngineMetrics, sharing: Sharing) -> None:
         """Sets the gauges that changed."""
         snapshot = engine.snapshot()
         load = {name: float(getattr(snapshot, name.removeprefix("llmpack:"))) for name in _GAUGES}
+        load |= {name: float(getattr(sharing, name.removeprefix("llmpack:"))) for name in _SHARING}
         for name, value in load.items():
             if self._load.get(name) != value:
                 self._metrics[name].set(value)
