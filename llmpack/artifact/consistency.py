@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from llmpack.artifact.manifest import MANIFEST_NAME, FileRecord, KvCache, LayerCache, Manifest
+from llmpack.artifact.manifest import MANIFEST_NAME, DtypeName, FileRecord, KvCache, LayerCache, Manifest
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FLOAT32_BYTES = 4
+ITEM_BYTES = {"float32": 4, "bfloat16": 2}
+"""Bytes of a number, by dtype."""
 
 
 def find_contradictions(manifest: Manifest) -> list[str]:
@@ -25,10 +26,12 @@ def find_contradictions(manifest: Manifest) -> list[str]:
     ]
 
 
-def kv_cache_bytes(layers: Sequence[LayerCache], *, batch_size: int, max_seq_len: int) -> int:
-    """Bytes of float32 keys and values of shape [B, K, S, E] over all layers."""
+def kv_cache_bytes(
+    layers: Sequence[LayerCache], *, batch_size: int, max_seq_len: int, dtype: DtypeName = "float32"
+) -> int:
+    """Bytes of keys and values of shape [B, K, S, E] over all layers."""
     values_per_token = sum(2 * layer.num_key_value_heads * layer.head_dim for layer in layers)
-    return values_per_token * batch_size * max_seq_len * _FLOAT32_BYTES
+    return values_per_token * batch_size * max_seq_len * ITEM_BYTES[dtype]
 
 
 def find_path_problem(path: str) -> str | None:
@@ -96,7 +99,8 @@ def _kv_cache(manifest: Manifest) -> Iterator[str]:
     for index, layer in enumerate(cache.layers):
         if (layer.kind == "sliding") != (layer.window is not None):
             yield f"$.kv_cache.layers[{index}] is {layer.kind} with window {layer.window}"
-    expected = kv_cache_bytes(cache.layers, batch_size=manifest.batch_size, max_seq_len=manifest.max_seq_len)
+    shape = {"batch_size": manifest.batch_size, "max_seq_len": manifest.max_seq_len}
+    expected = kv_cache_bytes(cache.layers, **shape, dtype=cache.dtype)
     if cache.total_bytes != expected:
         yield f"$.kv_cache.total_bytes is {cache.total_bytes}, the shapes give {expected}"
 

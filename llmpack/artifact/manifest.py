@@ -14,7 +14,9 @@ MANIFEST_NAME = "llmpack.json"
 LOGITS_PATH = "logits.onnx"
 SCHEMA_VERSION = 1
 
-EngineName = Literal["onnxruntime"]
+EngineName = Literal["onnxruntime", "inductor"]
+RuntimeName = Literal["onnxruntime", "torch"]
+DtypeName = Literal["float32", "bfloat16"]
 ProgramKind = Literal["prefill", "decode", "head", "logits"]
 CacheKind = Literal["full", "sliding"]
 
@@ -68,7 +70,7 @@ class Toolchain(_Strict, frozen=True):
 class RuntimeRange(_Strict, frozen=True):
     """Which runtimes may load the programs: minimum <= version < below."""
 
-    name: EngineName
+    name: RuntimeName
     minimum: str
     below: str
 
@@ -77,7 +79,7 @@ class TensorSpec(_Strict, frozen=True):
     """One input or output of a program; every dimension is a number, -1 for any size (in `logits` alone)."""
 
     name: str
-    dtype: Literal["float32", "int32", "int64"]
+    dtype: Literal["float32", "bfloat16", "int32", "int64"]
     shape: list[int]
 
 
@@ -90,8 +92,9 @@ class Program(_Strict, frozen=True):
             hidden states into logits (prompt logprobs); `logits` takes any number of whole rows of at most `bucket`
             tokens (Triton ensembles).
         bucket: The compiled size.
-        path: File relative to the artifact. ONNX Runtime by itself finds the weights from the artifact's root alone,
-            so that is where `logits`, which others load, lies.
+        path: File relative to the artifact: an ONNX model, or for inductor a list of calls to native libraries. ONNX
+            Runtime by itself finds the weights from the artifact's root alone, so that is where `logits`, which others
+            load, lies.
         inputs: In graph order, the cache tensors last.
         outputs: In graph order, the cache tensors last; each shares the buffer of its input.
     """
@@ -116,7 +119,7 @@ class LayerCache(_Strict, frozen=True):
 class KvCache(_Strict, frozen=True):
     """The slot cache of all layers; each layer holds keys and values of shape [B, K, S, E]."""
 
-    dtype: Literal["float32"]
+    dtype: DtypeName
     total_bytes: int
     layers: list[LayerCache]
 
@@ -151,7 +154,8 @@ class Manifest(_Strict, frozen=True):
         schema_version: `SCHEMA_VERSION` of the llmpack that wrote it.
         build_id: Hex sha256 over the manifest without `build_id` and `measured`, thus over every file's hash.
         architecture: Row name (Hugging Face's model_type), such as `llama`.
-        dtype: Of weights and activations.
+        engine: What runs the programs.
+        dtype: Of the matrices and the cache; norms and what is added up are float32 in every case.
         quantization: Of the weights.
         max_seq_len: Tokens of a slot, prompt and output together.
         batch_size: Slots.
@@ -169,7 +173,7 @@ class Manifest(_Strict, frozen=True):
     build_id: str
     engine: EngineName
     architecture: str
-    dtype: Literal["float32"]
+    dtype: DtypeName
     quantization: Literal["none"]
     max_seq_len: int
     batch_size: int

@@ -11,7 +11,10 @@ from llmpack.artifact.manifest import Manifest
 from llmpack.errors import ArtifactError
 
 # Source: onnxruntime's build page; these distributions all install the module `onnxruntime`.
-_DISTRIBUTIONS = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")}
+_DISTRIBUTIONS = {
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino"),
+    "torch": ("torch",),
+}
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -61,11 +64,11 @@ def find_cpu_problems(manifest: Manifest) -> list[str]:
     """One sentence per CPU feature that this machine lacks."""
     if not manifest.required_cpu_features:
         return []
-    present = _read_cpu_features()
+    present = read_cpu_features()
     return [f"this CPU lacks {name}" for name in manifest.required_cpu_features if name not in present]
 
 
-def _read_cpu_features() -> set[str]:
+def read_cpu_features() -> set[str]:
     """Flag names of the first processor; empty where the system does not list them."""
     if not _CPUINFO.exists():
         return set()

@@ -26,7 +26,8 @@ def compile_command(
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Slots.")] = 4,
     tensor_parallel_size: Annotated[int, typer.Option("--tensor-parallel-size", help="Ranks.")] = 1,
-    engine: Annotated[str, typer.Option("--engine", help="onnxruntime")] = "onnxruntime",
+    engine: Annotated[str, typer.Option("--engine", help="onnxruntime, inductor or auto")] = "onnxruntime",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or auto")] = "auto",
     quantize: Annotated[str, typer.Option("--quantize", help="none")] = "none",
     prefill_buckets: Annotated[
         str | None, typer.Option("--prefill-buckets", metavar="N,N", help="Prefill lengths. [default: 32,128]")
@@ -58,6 +59,7 @@ def compile_command(
         batch_size=batch_size,
         tensor_parallel_size=tensor_parallel_size,
         engine=engine,
+        dtype=dtype,
         quantize=quantize,
         prefill_buckets=parse_buckets("--prefill-buckets", prefill_buckets),
         decode_buckets=parse_buckets("--decode-buckets", decode_buckets),
@@ -120,6 +122,8 @@ def describe_plan(prepared: PreparedCompile) -> dict[str, Any]:
     plan = prepared.plan
     return {
         "architecture": prepared.row.model_type,
+        "engine": plan.engine,
+        "dtype": plan.dtype,
         "max_seq_len": plan.max_seq_len,
         "batch_size": plan.batch_size,
         "prefill_buckets": list(plan.prefill_buckets),

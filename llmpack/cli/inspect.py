@@ -63,4 +63,5 @@ def _describe_engine(manifest: Manifest) -> str:
     runtime = manifest.runtime
     problems = find_runtime_problems(manifest)
     here = "loads here" if not problems else "does not load here: " + "; ".join(problems)
-    return f"{runtime.name} >= {runtime.minimum}, < {runtime.below} ({here})"
+    engine = "" if manifest.engine == runtime.name else f"{manifest.engine} on "
+    return f"{engine}{runtime.name} >= {runtime.minimum}, < {runtime.below} ({here})"

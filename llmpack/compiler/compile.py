@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import msgspec
 
 from llmpack.architectures.arch_spec import ArchSpec
 from llmpack.architectures.resolve import build_decoder_spec, find_row
+from llmpack.artifact.consistency import ITEM_BYTES
 from llmpack.artifact.manifest import LOGITS_PATH, Manifest, Measured, Program
 from llmpack.artifact.reader import Artifact
 from llmpack.artifact.weights_file import WEIGHTS_PATH
@@ -19,10 +21,12 @@ from llmpack.checkpoint.checkpoint import Checkpoint
 from llmpack.checkpoint.source import open_checkpoint
 from llmpack.compiler.memory import peak_memory_bytes, release_memory
 from llmpack.compiler.progress import CompileProgress, Silent
+from llmpack.compiler.storage import find_dtype, list_forms
 from llmpack.compiler.weights import WeightPlan, lay_out_weights, plan_weights, write_weights
 from llmpack.errors import CheckpointError
 from llmpack.plan.options import CompileOptions
 from llmpack.plan.plan import CompilePlan, build_plan, check_choices
+from llmpack.runtime.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,9 @@ class PreparedCompile:
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of the parameters in the compiled dtype."""
-        return 4 * self.weights.num_parameters
+        """Bytes of the parameters as they are stored."""
+        forms = list_forms(self.weights.parameters, self.plan, tied=self.weights.tied)
+        return sum(math.prod(form.shape) * ITEM_BYTES[form.dtype] for form in forms)
 
 
 def prepare(options: CompileOptions) -> PreparedCompile:
@@ -62,7 +67,7 @@ def prepare(options: CompileOptions) -> PreparedCompile:
     _check_tokenizer(checkpoint)
     row = find_row(checkpoint.config)
     spec = build_decoder_spec(row, checkpoint.config)
-    plan = build_plan(spec, options)
+    plan = build_plan(spec, options, stored_dtype=find_dtype(checkpoint.weights))
     weights = plan_weights(row, spec, checkpoint.weights, checkpoint.config)
     return PreparedCompile(checkpoint, row, plan, weights)
 
@@ -101,9 +106,7 @@ def commit(prepared: PreparedCompile, options: CompileOptions, progress: Compile
 
 def _write_contents(path: Path, prepared: PreparedCompile, progress: CompileProgress) -> tuple[Program, ...]:
     """Writes weights, programs and the checkpoint's own files; returns the programs' manifest entries."""
-    from llmpack.compiler.manifest import describe_program
-    from llmpack.graph.export import Exporter, write_program
-    from llmpack.graph.signature import build_signature
+    from llmpack.compiler.programs import ProgramInputs, write_programs
 
     plan, weights = prepared.plan, prepared.weights
     head, stored = lay_out_weights(weights, plan)
@@ -111,16 +114,10 @@ def _write_contents(path: Path, prepared: PreparedCompile, progress: CompileProg
     progress.start("writing weights", prepared.weights_bytes, "bytes")
     inputs = (weights, plan, prepared.checkpoint.weights)
     write_weights(path / WEIGHTS_PATH, head, stored, inputs, progress.advance)
-    progress.start("exporting programs", len(plan.programs), "programs")
     (path / "programs").mkdir()
-    exporter = Exporter(plan, tied=weights.tied, stored=stored, weights_path=WEIGHTS_PATH)
-    entries = []
-    for program in plan.programs:
-        entries.append(describe_program(program, build_signature(plan, program)))
-        write_program(exporter.build(program), path / entries[-1].path)
-        progress.advance(1)
+    entries = write_programs(ProgramInputs(path, plan, weights.tied, stored), progress)
     _copy_sidecars(path, prepared.checkpoint)
-    return tuple(entries)
+    return entries
 
 
 def _copy_sidecars(path: Path, checkpoint: Checkpoint) -> None:
@@ -159,12 +156,11 @@ def _prove(path: Path, prepared: PreparedCompile, draft: Manifest, progress: Com
     from llmpack.proof.prove import check_proof, judge, run_programs
     from llmpack.proof.report import PROOF_NAME, encode_report
     from llmpack.proof.rows import build_row_cases, judge_rows, run_rows
-    from llmpack.runtime.onnx_runner import OnnxRunner
 
     cases, row_cases = build_cases(prepared.plan), build_row_cases(prepared.plan)
     num_cases = len(cases) + len(row_cases)
     progress.start("running programs", num_cases, "cases")
-    given = run_programs(cases, OnnxRunner(path, draft, prepacked=frozenset()), progress.advance)
+    given = run_programs(cases, _load_for_proof(path, draft), progress.advance)
     given_rows = run_rows(row_cases, path / LOGITS_PATH, progress.advance)
     release_memory()
     from llmpack.proof.oracle import TransformersOracle  # After the programs: importing transformers takes memory too.
@@ -175,3 +171,14 @@ def _prove(path: Path, prepared: PreparedCompile, draft: Manifest, progress: Com
     report.cases.extend(judge_rows(row_cases, given_rows, prepared.plan, oracle, progress.advance))
     check_proof(report)
     (path / PROOF_NAME).write_bytes(encode_report(report))
+
+
+def _load_for_proof(path: Path, draft: Manifest) -> Runner:
+    """Returns a runner that spares memory: ONNX Runtime's packed copy of the weights would be made for a few calls."""
+    if draft.engine == "onnxruntime":
+        from llmpack.runtime.onnx_runner import OnnxRunner
+
+        return OnnxRunner(path, draft, prepacked=frozenset())
+    from llmpack.runtime.load import load_runner
+
+    return load_runner(path, draft)

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from packaging.version import Version
+
 from llmpack import __version__
 from llmpack.architectures.spec import LayerSpec
 from llmpack.artifact.hashing import hash_files
 from llmpack.artifact.manifest import (
     LOGITS_PATH,
     SCHEMA_VERSION,
+    EngineName,
     FileRecord,
     KvCache,
     LayerCache,
@@ -31,10 +34,11 @@ from llmpack.checkpoint.checkpoint import Checkpoint
 from llmpack.checkpoint.tokens import find_chat_template, find_special_tokens
 from llmpack.compiler.weights import WeightPlan
 from llmpack.graph.signature import Port, ProgramSignature
+from llmpack.plan.engine import required_cpu_features
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
 # The oldest release that the programs were run with; the next major one may change operators.
-RUNTIME = RuntimeRange(name="onnxruntime", minimum="1.32.0", below="2.0.0")
+_ONNXRUNTIME = RuntimeRange(name="onnxruntime", minimum="1.32.0", below="2.0.0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,13 @@ class Compiled:
     programs: tuple[Program, ...]
 
 
-def describe_program(program: ProgramPlan, signature: ProgramSignature) -> Program:
-    """Returns the manifest entry of a program."""
+def describe_program(program: ProgramPlan, signature: ProgramSignature, *, suffix: str) -> Program:
+    """Returns the manifest entry of a program, whose file has the suffix."""
     return Program(
         name=program.name,
         kind=program.kind,
         bucket=program.bucket,
-        path=LOGITS_PATH if program.kind == "logits" else f"programs/{program.name}.onnx",
+        path=LOGITS_PATH if program.kind == "logits" else f"programs/{program.name}.{suffix}",
         inputs=[_describe_port(port) for port in signature.inputs],
         outputs=[_describe_port(port) for port in signature.outputs],
     )
@@ -75,9 +79,9 @@ def draft_manifest(compiled: Compiled, measured: Measured) -> Manifest:
     return Manifest(
         schema_version=SCHEMA_VERSION,
         build_id="",
-        engine="onnxruntime",
+        engine=plan.engine,
         architecture=plan.spec.architecture,
-        dtype="float32",
+        dtype=plan.dtype,
         quantization="none",
         max_seq_len=plan.max_seq_len,
         batch_size=plan.batch_size,
@@ -90,7 +94,7 @@ def draft_manifest(compiled: Compiled, measured: Measured) -> Manifest:
         num_parameters=compiled.weights.num_parameters,
         rope_table=plan.rope_table,
         kv_cache=KvCache(
-            dtype="float32",
+            dtype=plan.dtype,
             total_bytes=plan.kv_cache_bytes,
             layers=[_layer_cache(layer, plan.max_seq_len) for layer in plan.spec.layers],
         ),
@@ -101,13 +105,21 @@ def draft_manifest(compiled: Compiled, measured: Measured) -> Manifest:
         ),
         chat_template_sha256=None if template is None else hashlib.sha256(template.encode()).hexdigest(),
         programs=list(compiled.programs),
-        required_cpu_features=[],
-        runtime=RUNTIME,
+        required_cpu_features=required_cpu_features(plan.engine),
+        runtime=_find_runtime(plan.engine),
         toolchain=_describe_toolchain(),
         source=_describe_source(checkpoint),
         files=[],
         measured=measured,
     )
+
+
+def _find_runtime(engine: EngineName) -> RuntimeRange:
+    """Libraries call torch's C interface as the compiling version has it, which its minor releases may change."""
+    if engine == "onnxruntime":
+        return _ONNXRUNTIME
+    torch = Version(version("torch"))
+    return RuntimeRange(name="torch", minimum=torch.base_version, below=f"{torch.major}.{torch.minor + 1}")
 
 
 def _layer_cache(layer: LayerSpec, max_seq_len: int) -> LayerCache:

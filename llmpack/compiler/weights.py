@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from llmpack.architectures.weights import (
     list_parameters,
     rearrange,
 )
-from llmpack.artifact.weights_file import StoredTensor, WeightsWriter, lay_out, open_weights_writer
+from llmpack.artifact.weights_file import StoredTensor, lay_out, open_weights_writer
 from llmpack.checkpoint.weights import WeightSource
+from llmpack.compiler.storage import list_forms, store
 from llmpack.errors import CorruptCheckpoint
 from llmpack.plan.plan import CompilePlan
 
@@ -117,10 +118,12 @@ def _stored_shape(piece: Piece, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def lay_out_weights(weights: WeightPlan, plan: CompilePlan) -> tuple[bytes, dict[str, StoredTensor]]:
     """Returns the head of the weights file and the place of every parameter and rope table in it."""
-    shapes = [(parameter.name, parameter.shape) for parameter in weights.parameters]
+    forms = list_forms(weights.parameters, plan, tied=weights.tied)
+    tensors = [(form.name, form.shape, form.dtype) for form in forms]
     for name, rope in plan.spec.ropes.items():
-        shapes += [(f"ropes.{name}.{part}", (plan.max_seq_len, rope.rotary_dim // 2)) for part in ("cos", "sin")]
-    return lay_out(shapes)
+        shape = (plan.max_seq_len, rope.rotary_dim // 2)
+        tensors += [(f"ropes.{name}.{part}", shape, "float32") for part in ("cos", "sin")]
+    return lay_out(tensors)
 
 
 def write_weights(
@@ -142,18 +145,21 @@ def write_weights(
     weights, plan, source = inputs
     num_heads = plan.spec.layers[0].attention.num_heads
     with open_weights_writer(path, head, stored) as writer:
-        for parameter in weights.parameters:
-            for piece in parameter.pieces:
-                tensor = rearrange(piece, source.read(weights.names[piece.name]), num_heads)
-                _write_chunks(writer, parameter.name, tensor)
-            advance(stored[parameter.name].size_bytes)
+        for form in list_forms(weights.parameters, plan, tied=weights.tied):
+            tensors = (
+                rearrange(piece, source.read(weights.names[piece.name]), num_heads) for piece in form.parameter.pieces
+            )
+            for numbers in store(form, _chunks(tensors)):
+                writer.write(form.name, numbers)
+            advance(stored[form.name].size_bytes)
         for name, rope in plan.spec.ropes.items():
             cos, sin = build_tables(rope, plan.max_seq_len)
             writer.write(f"ropes.{name}.cos", cos)
             writer.write(f"ropes.{name}.sin", sin)
 
 
-def _write_chunks(writer: WeightsWriter, name: str, tensor: Array) -> None:
-    rows = max(1, _CHUNK_ELEMENTS // max(1, int(np.prod(tensor.shape[1:], dtype=np.int64))))
-    for start in range(0, tensor.shape[0], rows):
-        writer.write(name, tensor[start : start + rows].astype(np.float32, copy=False))
+def _chunks(tensors: Iterable[Array]) -> Iterator[Array]:
+    for tensor in tensors:
+        rows = max(1, _CHUNK_ELEMENTS // max(1, int(np.prod(tensor.shape[1:], dtype=np.int64))))
+        for start in range(0, tensor.shape[0], rows):
+            yield tensor[start : start + rows]

@@ -13,7 +13,7 @@ from typing import Literal
 
 from llmpack.plan.plan import CompilePlan, ProgramPlan
 
-DtypeName = Literal["float32", "int32", "int64"]
+DtypeName = Literal["float32", "bfloat16", "int32", "int64"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ class CompileOptions:
         max_seq_len: Tokens of a slot, prompt and output together; None for the model's own length, at most 2048.
         batch_size: Slots.
         tensor_parallel_size: Ranks.
-        engine: `onnxruntime`.
+        engine: `onnxruntime`, `inductor`, or `auto` for inductor where this machine can compile for it.
+        dtype: Of the weights: `float32`, `bfloat16`, or `auto` for what the engine does best with the checkpoint.
         quantize: `none`.
         prefill_buckets: Compiled prefill lengths; None for 32 and 128.
         decode_buckets: Compiled decode widths; None for 1 and batch_size.
@@ -32,6 +33,7 @@ class CompileOptions:
     batch_size: int = 4
     tensor_parallel_size: int = 1
     engine: str = "onnxruntime"
+    dtype: str = "auto"
     quantize: str = "none"
     prefill_buckets: tuple[int, ...] | None = None
     decode_buckets: tuple[int, ...] | None = None

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from llmpack.architectures.rope import RopeTable, choose_rope_table
 from llmpack.architectures.spec import DecoderSpec
-from llmpack.artifact.manifest import ProgramKind
+from llmpack.artifact.consistency import ITEM_BYTES
+from llmpack.artifact.manifest import DtypeName, EngineName, ProgramKind
 from llmpack.errors import PlanError
+from llmpack.plan.engine import choose_dtype, choose_engine
 from llmpack.plan.options import CompileOptions
 
 DEFAULT_MAX_SEQ_LEN = 2048
 DEFAULT_PREFILL_BUCKETS = (32, 128)
 HEAD_BUCKET = 32
-FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class CompilePlan:
     """The resolved compile. Buckets are ascending; the last decode bucket is batch_size; `logits` adds that program."""
 
     spec: DecoderSpec
+    engine: EngineName
+    dtype: DtypeName
     max_seq_len: int
     batch_size: int
     prefill_buckets: tuple[int, ...]
@@ -54,21 +57,29 @@ class CompilePlan:
     def kv_cache_bytes(self) -> int:
         """Bytes of keys and values of all slots and layers."""
         heads = (layer.attention for layer in self.spec.layers)
-        per_token = sum(2 * a.num_key_value_heads * a.head_dim * FLOAT32_BYTES for a in heads)
+        per_token = sum(2 * a.num_key_value_heads * a.head_dim * ITEM_BYTES[self.dtype] for a in heads)
         return per_token * self.batch_size * self.max_seq_len
 
 
-def build_plan(spec: DecoderSpec, options: CompileOptions) -> CompilePlan:
+def build_plan(spec: DecoderSpec, options: CompileOptions, *, stored_dtype: str = "float32") -> CompilePlan:
     """Returns the plan for a decoder.
+
+    Args:
+        spec: What is compiled.
+        options: What was asked for.
+        stored_dtype: Of the checkpoint's tensors.
 
     Raises:
         PlanError: A shape is not positive, exceeds the model, or the engine cannot run it.
     """
     check_choices(options)
+    engine = choose_engine(options)
+    dtype = choose_dtype(options, engine, stored_dtype)
     max_seq_len = options.max_seq_len or min(spec.max_position_embeddings, DEFAULT_MAX_SEQ_LEN)
     _check_range("max_seq_len", max_seq_len, 2, spec.max_position_embeddings)
     _check_range("batch_size", options.batch_size, 1, 4096)
-    _check_heads(spec)
+    _check_heads(spec, engine)
+    _check_pairs(spec, dtype)
     default_prefill = tuple(b for b in DEFAULT_PREFILL_BUCKETS if b <= max_seq_len) or (max_seq_len,)
     prefill = _check_buckets("prefill_buckets", options.prefill_buckets or default_prefill, max_seq_len)
     decode = _check_buckets("decode_buckets", options.decode_buckets or (1, options.batch_size), options.batch_size)
@@ -80,7 +91,21 @@ def build_plan(spec: DecoderSpec, options: CompileOptions) -> CompilePlan:
             allowed=f"ascending widths that end with {options.batch_size}",
         )
     table = choose_rope_table(spec.ropes, max_seq_len)
-    return CompilePlan(spec, max_seq_len, options.batch_size, prefill, decode, table, options.logits)
+    return CompilePlan(
+        spec, engine, dtype, max_seq_len, options.batch_size, prefill, decode, table, _check_logits(options, engine)
+    )
+
+
+def _check_logits(options: CompileOptions, engine: EngineName) -> bool:
+    """Returns whether the program `logits` is wanted: Triton's ONNX Runtime backend serves it, so it is ONNX."""
+    if options.logits and engine != "onnxruntime":
+        raise PlanError(
+            "the program for Triton ensembles is an ONNX model",
+            where="--logits",
+            given=f"--engine {engine}",
+            allowed="--engine onnxruntime",
+        )
+    return options.logits
 
 
 def check_choices(options: CompileOptions) -> None:
@@ -89,13 +114,12 @@ def check_choices(options: CompileOptions) -> None:
     Raises:
         PlanError: One is not.
     """
-    if options.engine != "onnxruntime":
-        raise PlanError("unknown engine", where="--engine", given=options.engine, allowed="onnxruntime")
+    choose_engine(options)
     if options.quantize != "none":
         raise PlanError("unknown quantisation", where="--quantize", given=options.quantize, allowed="none")
     if options.tensor_parallel_size != 1:
         raise PlanError(
-            "the onnxruntime engine runs on one rank",
+            "programs run on one rank",
             where="--tensor-parallel-size",
             given=options.tensor_parallel_size,
             allowed="1",
@@ -116,11 +140,28 @@ def _check_buckets(name: str, buckets: tuple[int, ...], largest: int) -> tuple[i
     return tuple(sorted(set(buckets)))
 
 
-def _check_heads(spec: DecoderSpec) -> None:
+def _check_pairs(spec: DecoderSpec, dtype: DtypeName) -> None:
+    """Products in bfloat16 take the numbers of a row in pairs."""
+    if dtype != "bfloat16":
+        return
+    widths = {"hidden_size": spec.hidden_size}
+    for layer in spec.layers:
+        widths |= {"intermediate_size": layer.mlp.width, "heads": layer.attention.num_heads * layer.attention.head_dim}
+        for name, width in widths.items():
+            if width % 2:
+                raise PlanError(
+                    f"{name} must be even to compute in bfloat16",
+                    where="--dtype",
+                    given=f"{dtype}, {name} {width}",
+                    allowed="float32",
+                )
+
+
+def _check_heads(spec: DecoderSpec, engine: EngineName) -> None:
     """ONNX Runtime's GroupQueryAttention takes head sizes that are multiples of 8 (1.32, CPU)."""
     for layer in spec.layers:
         attention = layer.attention
-        if attention.head_dim % 8:
+        if engine == "onnxruntime" and attention.head_dim % 8:
             raise PlanError(
                 "the onnxruntime engine cannot run this head size",
                 where="config.json head_dim",

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from llmpack.artifact.manifest import DtypeName
 from llmpack.proof.report import CaseResult, Tolerance
 
 Logits = npt.NDArray[np.float32]
 
 _NOT_A_NUMBER = 1e9
 
-FLOAT32_TOLERANCE = Tolerance(max_error=1e-3, max_kl=1e-5)
-"""Two float32 implementations differ by rounding alone; a wrong operator is off by orders of magnitude more."""
+TOLERANCES: Mapping[DtypeName, Tolerance] = {
+    "float32": Tolerance(max_error=1e-3, max_kl=1e-5),
+    "bfloat16": Tolerance(max_error=5e-2, max_kl=2e-2),
+}
+"""By the dtype of the programs; the reference is float32. Two float32 implementations differ by rounding alone, and
+bfloat16 rounds each factor to 8 bits: a wrong operator is off by orders of magnitude more than either."""
 
 
-def compare_logits(
-    reference: Logits, given: Logits, positions: Sequence[int], *, name: str, programs: list[str]
-) -> CaseResult:
-    """Returns the distance between two [N, V] logits at `positions`, judged by FLOAT32_TOLERANCE.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What two sets of logits belong to.
+
+    Attributes:
+        name: Of the case.
+        programs: That gave one of them.
+        positions: Of their N rows.
+    """
+
+    name: str
+    programs: list[str]
+    positions: Sequence[int]
+
+
+def compare_logits(compared: Compared, reference: Logits, given: Logits, tolerance: Tolerance) -> CaseResult:
+    """Returns the distance between two [N, V] logits, judged by the tolerance.
 
     Given values that are no numbers count as very wrong ones, so that their position is found like any other.
     """
@@ -30,16 +49,16 @@ def compare_logits(
     worst = int(errors.argmax())
     divergence = float(kl_divergence(reference, given).max())
     same = reference.argmax(-1) == given.argmax(-1)
-    within = float(errors[worst]) <= FLOAT32_TOLERANCE.max_error and divergence <= FLOAT32_TOLERANCE.max_kl
+    within = float(errors[worst]) <= tolerance.max_error and divergence <= tolerance.max_kl
     return CaseResult(
-        name=name,
-        programs=programs,
-        num_positions=len(positions),
+        name=compared.name,
+        programs=compared.programs,
+        num_positions=len(compared.positions),
         max_error=float(errors[worst]),
         max_kl=divergence,
-        worst_position=int(positions[worst]),
+        worst_position=int(compared.positions[worst]),
         greedy_agreement=float(same.mean()),
-        passed=within and bool((same | _tied(reference, given, scale)).all()),
+        passed=within and bool((same | _tied(reference, given, 2 * tolerance.max_error * scale)).all()),
     )
 
 
@@ -58,8 +77,8 @@ def _log_softmax(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
 
 
-def _tied(reference: Logits, given: Logits, scale: float) -> npt.NDArray[np.bool_]:
-    """Returns where our greedy token is as good as the reference's, within twice the tolerance."""
+def _tied(reference: Logits, given: Logits, margin: float) -> npt.NDArray[np.bool_]:
+    """Returns where our greedy token is as good as the reference's, but for the margin."""
     rows = np.arange(len(reference))
     gap = reference.max(-1) - reference[rows, given.argmax(-1)]
-    return np.asarray(gap <= 2 * FLOAT32_TOLERANCE.max_error * scale)
+    return np.asarray(gap <= margin)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from llmpack.errors import ProofFailed
 from llmpack.plan.plan import CompilePlan
 from llmpack.proof.cases import ProofCase
-from llmpack.proof.compare import FLOAT32_TOLERANCE, compare_logits
+from llmpack.proof.compare import TOLERANCES, Compared, compare_logits
 from llmpack.proof.report import ProofReport
 from llmpack.runtime.chunk_plan import plan_chunks
 from llmpack.runtime.runner import DecodeBatch, PrefillChunk, Runner
@@ -59,15 +59,15 @@ def judge(
 ) -> ProofReport:
     """Returns the report: every case's distance from the oracle, calling advance(1) after each."""
     pad_to = long_rope_length(plan)
+    tolerance = TOLERANCES[plan.dtype]
     results = []
     for case in cases:
         reference = oracle.logits(case.token_ids, case.compared_positions, pad_to)
         result = given[case.name]
-        results.append(
-            compare_logits(reference, result.logits, case.compared_positions, name=case.name, programs=result.programs)
-        )
+        compared = Compared(case.name, result.programs, case.compared_positions)
+        results.append(compare_logits(compared, reference, result.logits, tolerance))
         advance(1)
-    return ProofReport(reference=oracle.reference, tolerance=FLOAT32_TOLERANCE, cases=results)
+    return ProofReport(reference=oracle.reference, tolerance=tolerance, cases=results)
 
 
 def check_proof(report: ProofReport) -> None:

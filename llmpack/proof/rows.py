@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from llmpack.artifact.consistency import ITEM_BYTES
 from llmpack.errors import EngineError
-from llmpack.plan.plan import FLOAT32_BYTES, CompilePlan
+from llmpack.plan.plan import CompilePlan
 from llmpack.proof.cases import draw_tokens
-from llmpack.proof.compare import compare_logits
+from llmpack.proof.compare import TOLERANCES, Compared, compare_logits
 from llmpack.proof.prove import Oracle, long_rope_length
 from llmpack.proof.report import CaseResult
 
@@ -82,7 +83,8 @@ def build_row_cases(plan: CompilePlan) -> list[RowCase]:
         return []
     windows = {layer.attention.window for layer in plan.spec.layers} - {None}
     wanted = max([plan.prefill_buckets[0], *((window or 0) + 2 for window in windows)])
-    longest = max(2, min(wanted, plan.max_seq_len, _MAX_LOGITS_BYTES // (3 * FLOAT32_BYTES * plan.spec.vocab_size)))
+    affordable = _MAX_LOGITS_BYTES // (3 * ITEM_BYTES["float32"] * plan.spec.vocab_size)
+    longest = max(2, min(wanted, plan.max_seq_len, affordable))
     lengths = (longest, 1, max(1, longest // 2))
     ends = [0, *np.cumsum(lengths).tolist()]
     tokens = draw_tokens(plan.spec.vocab_size, ends[-1], seed=len(windows))
@@ -118,8 +120,7 @@ def judge_rows(
     for case in cases:
         reference = [oracle.logits(row, range(len(row)), long_rope_length(plan)) for row in case.rows]
         positions = [position for row in case.rows for position in range(len(row))]
-        results.append(
-            compare_logits(np.concatenate(reference), given[case.name], positions, name=case.name, programs=["logits"])
-        )
+        compared = Compared(case.name, ["logits"], positions)
+        results.append(compare_logits(compared, np.concatenate(reference), given[case.name], TOLERANCES["float32"]))
         advance(1)
     return results

@@ -37,9 +37,20 @@ def test_serving_code_does_not_know_the_compiler() -> None:
         "import pkgutil, importlib, llmpack.artifact, llmpack.runtime, llmpack.server\n"
         "for package in (llmpack.artifact, llmpack.runtime, llmpack.server):\n"
         "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
-        "        importlib.import_module(module.name)\n"
+        "        if module.name != 'llmpack.runtime.inductor_runner':\n"
+        "            importlib.import_module(module.name)\n"
         "import sys\n"
         "compilers = ('torch', 'transformers', 'onnx', 'onnxscript', 'llmpack.checkpoint', 'llmpack.graph')\n"
+        "assert not [name for name in compilers if name in sys.modules]"
+    )
+    loaded_after(code)
+
+
+@pytest.mark.compile
+def test_serving_libraries_needs_torch_but_not_its_compiler() -> None:
+    code = (
+        "import sys, llmpack.runtime.inductor_runner\n"
+        "compilers = ('torch._inductor.compile_fx', 'transformers', 'onnx', 'onnxruntime', 'llmpack.graph')\n"
         "assert not [name for name in compilers if name in sys.modules]"
     )
     loaded_after(code)

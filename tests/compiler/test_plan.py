@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from llmpack.architectures.resolve import build_decoder_spec
 from llmpack.architectures.rows import ROWS
 from llmpack.errors import PlanError
+from llmpack.plan import engine
 from llmpack.plan.options import CompileOptions
 from llmpack.plan.plan import CompilePlan, build_plan
 
@@ -85,3 +87,65 @@ def test_impossible_shapes_are_named(options: dict[str, Any], named: str) -> Non
 def test_heads_that_cannot_run_are_named(config: dict[str, Any], named: str) -> None:
     with pytest.raises(PlanError, match=named):
         plan(config)
+
+
+class TestEngine:
+    FEATURES = frozenset({*engine.INDUCTOR_CPU_FEATURES, engine.BFLOAT16_CPU_FEATURE})
+
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One with a compiler and all that inductor can use."""
+        monkeypatch.setenv("CXX", sys.executable)
+        monkeypatch.setattr(engine, "read_cpu_features", lambda: set(self.FEATURES))
+
+    def test_auto_is_inductor_where_it_can_be_compiled(self) -> None:
+        assert plan(engine="auto").engine == "inductor"
+        assert plan().engine == "onnxruntime"
+
+    def test_without_a_compiler_inductor_is_refused_and_auto_does_without(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        assert plan(engine="auto").engine == "onnxruntime"
+        with pytest.raises(PlanError, match=r"there is no C\+\+ compiler \(no-such-compiler\).*--engine onnxruntime"):
+            plan(engine="inductor")
+
+    def test_every_missing_cpu_feature_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(engine, "read_cpu_features", lambda: set(self.FEATURES) - {"avx512f", "avx512_vnni"})
+        assert plan(engine="auto").engine == "onnxruntime"
+        with pytest.raises(PlanError, match="this CPU lacks avx512f; this CPU lacks avx512_vnni"):
+            plan(engine="inductor")
+
+    def test_auto_keeps_the_dtype_of_the_checkpoint_where_the_engine_can(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert dtype_of("bfloat16", engine="inductor") == "bfloat16"
+        assert dtype_of("float16", engine="inductor") == "float32"
+        assert dtype_of("bfloat16", engine="onnxruntime") == "float32"
+        monkeypatch.setattr(engine, "read_cpu_features", lambda: set(engine.INDUCTOR_CPU_FEATURES))
+        assert dtype_of("bfloat16", engine="inductor") == "float32"
+        with pytest.raises(PlanError, match=r"on a CPU without avx512_bf16.*--dtype.*float32 or auto"):
+            plan(engine="inductor", dtype="bfloat16")
+
+    def test_required_features_are_those_that_libraries_are_compiled_with(self) -> None:
+        assert engine.required_cpu_features("onnxruntime") == []
+        assert set(engine.required_cpu_features("inductor")) == self.FEATURES
+
+    def test_onnxruntime_has_no_bfloat16(self) -> None:
+        with pytest.raises(PlanError, match=r"onnxruntime engine cannot compute.*bfloat16.*float32 or auto"):
+            plan(dtype="bfloat16")
+
+    def test_a_bfloat16_cache_takes_half(self) -> None:
+        shape = {"max_seq_len": 128, "batch_size": 3, "engine": "inductor"}
+        assert 2 * plan(**shape, dtype="bfloat16").kv_cache_bytes == plan(**shape, dtype="float32").kv_cache_bytes
+
+    def test_the_program_for_ensembles_is_onnx(self) -> None:
+        with pytest.raises(PlanError, match="--logits.*--engine inductor.*--engine onnxruntime"):
+            plan(engine="inductor", logits=True)
+
+    def test_odd_widths_have_no_pairs(self) -> None:
+        with pytest.raises(PlanError, match="even.*95"):
+            plan({"intermediate_size": 95}, engine="inductor", dtype="bfloat16")
+
+
+def dtype_of(stored: str, **options: Any) -> str:
+    spec = build_decoder_spec(ROWS["llama"], CONFIG)
+    return build_plan(spec, CompileOptions(model="m", output=Path("out"), **options), stored_dtype=stored).dtype

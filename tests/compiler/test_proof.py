@@ -10,8 +10,8 @@ import pytest
 from llmpack.architectures.spec import RopeSpec
 from llmpack.errors import ProofFailed
 from llmpack.plan.options import CompileOptions
-from llmpack.proof.compare import FLOAT32_TOLERANCE, compare_logits, kl_divergence
-from llmpack.proof.report import encode_report, find_report
+from llmpack.proof.compare import TOLERANCES, Compared, compare_logits, kl_divergence
+from llmpack.proof.report import CaseResult, encode_report, find_report
 
 STORIES = Path(__file__).parents[1] / "data" / "stories260K"
 
@@ -44,9 +44,15 @@ def logits(*rows: list[float]) -> np.ndarray:
     return np.array(rows, np.float32)
 
 
+def compare(reference: np.ndarray, given: np.ndarray) -> CaseResult:
+    """Compares rows that belong to positions 7, 8, ..."""
+    compared = Compared("case", ["decode-1"], range(7, 7 + len(reference)))
+    return compare_logits(compared, reference, given, TOLERANCES["float32"])
+
+
 def test_equal_logits_pass() -> None:
     rows = logits([1.0, 2.0, 3.0], [4.0, 0.0, 1.0])
-    result = compare_logits(rows, rows.copy(), (7, 8), name="case", programs=["decode-1"])
+    result = compare(rows, rows.copy())
     assert result.passed
     assert (result.max_error, result.max_kl, result.greedy_agreement) == (0.0, 0.0, 1.0)
 
@@ -54,7 +60,7 @@ def test_equal_logits_pass() -> None:
 def test_the_worst_position_is_named() -> None:
     reference = logits([1.0, 2.0, 3.0], [4.0, 0.0, 1.0])
     given = logits([1.0, 2.0, 3.0], [4.0, 0.5, 1.0])
-    result = compare_logits(reference, given, (7, 8), name="case", programs=[])
+    result = compare(reference, given)
     assert not result.passed
     assert result.worst_position == 8
     assert result.max_error == pytest.approx(0.5 / 4)
@@ -63,15 +69,15 @@ def test_the_worst_position_is_named() -> None:
 def test_another_greedy_token_fails_unless_the_reference_is_tied() -> None:
     tie = 1e-4
     reference, given = logits([1.0, 1.0 + tie, -9.0]), logits([1.0 + tie, 1.0, -9.0])
-    assert compare_logits(reference, given, (0,), name="tied", programs=[]).passed
+    assert compare(reference, given).passed
     reference = logits([8.0, 9.0, -9.0])
-    assert not compare_logits(reference, reference[:, [1, 0, 2]], (0,), name="swapped", programs=[]).passed
+    assert not compare(reference, reference[:, [1, 0, 2]]).passed
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_logits_that_are_no_numbers_fail(value: float) -> None:
     reference = logits([1.0, 2.0])
-    assert not compare_logits(reference, logits([1.0, value]), (0,), name="case", programs=[]).passed
+    assert not compare(reference, logits([1.0, value])).passed
 
 
 def test_kl_is_that_of_the_distributions() -> None:
@@ -86,8 +92,8 @@ def test_a_report_is_read_back(tmp_path: Path) -> None:
     from llmpack.proof.report import PROOF_NAME, ProofReport
 
     rows = logits([1.0, 2.0])
-    case = compare_logits(rows, rows, (0,), name="case", programs=["decode-1"])
-    report = ProofReport(reference="r", tolerance=FLOAT32_TOLERANCE, cases=[case])
+    case = compare(rows, rows)
+    report = ProofReport(reference="r", tolerance=TOLERANCES["float32"], cases=[case])
     assert find_report(tmp_path) is None
     (tmp_path / PROOF_NAME).write_bytes(encode_report(report))
     assert find_report(tmp_path) == report

@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from llmpack.artifact.requirements import read_cpu_features
+from llmpack.plan.engine import BFLOAT16_CPU_FEATURE, find_obstacles
+
+COMPILES_LIBRARIES = pytest.mark.skipif(
+    bool(find_obstacles()) or BFLOAT16_CPU_FEATURE not in read_cpu_features(),
+    reason="the inductor engine needs g++ and AVX-512 with VNNI and BF16",
+)
 MAX_SEQ_LEN = 64
 BATCH_SIZE = 3
 PREFILL_BUCKETS = (8, 16)

@@ -13,11 +13,10 @@ import pytest
 from llmpack.artifact.reader import Artifact
 from llmpack.runtime.chunk_plan import plan_chunks
 from llmpack.runtime.engine import Engine, EngineOptions
-from llmpack.runtime.load import load_engine
-from llmpack.runtime.onnx_runner import OnnxRunner
+from llmpack.runtime.load import load_engine, load_runner
 from llmpack.runtime.request import GenerationRequest, Sampling, SequenceOutput
-from llmpack.runtime.runner import DecodeBatch, PrefillChunk
-from tests.golden.cases import CASES
+from llmpack.runtime.runner import DecodeBatch, PrefillChunk, Runner
+from tests.golden.cases import CASES, COMPILES_LIBRARIES
 from tests.runtime.letters import merge_by_id
 
 pytestmark = [pytest.mark.slow, pytest.mark.compile]
@@ -26,36 +25,45 @@ BATCH_SIZE = 8
 VOCAB_SIZE = 97
 PROMPT = tuple(range(3, 30))
 FORCED = tuple(range(40, 56))
+MAX_SEQ_LEN = 128  # Two multiples of what inductor reads a slot by, so that company can make it read further.
+RUNS = [
+    ("llama-plain", "onnxruntime", "float32"),
+    ("gemma3_text-alternating", "onnxruntime", "float32"),
+    pytest.param(("llama-plain", "inductor", "bfloat16"), marks=COMPILES_LIBRARIES),
+]
 
 
-@pytest.fixture(scope="module", params=["llama-plain", "gemma3_text-alternating"])
+@pytest.fixture(scope="module", params=RUNS, ids=":".join)
 def artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     from llmpack.compiler.compile import compile_model
     from llmpack.plan.options import CompileOptions
     from tests.golden.models import write_model
 
+    name, engine, dtype = request.param
     directory: Path = tmp_path_factory.mktemp("bits")
-    write_model(next(case for case in CASES if case.name == request.param), directory / "checkpoint")
+    write_model(next(case for case in CASES if case.name == name), directory / "checkpoint")
     options = CompileOptions(
         model=str(directory / "checkpoint"),
         output=directory / "artifact",
-        max_seq_len=64,
+        engine=engine,
+        dtype=dtype,
+        max_seq_len=MAX_SEQ_LEN,
         batch_size=BATCH_SIZE,
         prefill_buckets=(8, 16),
         decode_buckets=(BATCH_SIZE,),
-        proof=False,
+        proof=engine == "inductor",
     )
     return compile_model(options)
 
 
-def prefill(runner: OnnxRunner, slot: int, token_ids: tuple[int, ...]) -> Iterator[bytes]:
+def prefill(runner: Runner, slot: int, token_ids: tuple[int, ...]) -> Iterator[bytes]:
     """Writes a prompt, yielding the logits of each chunk between chunks."""
     for span in plan_chunks(len(token_ids), runner.shape):
         chunk = PrefillChunk(slot, span.start, token_ids[span.start : span.end], span.bucket)
         yield runner.prefill(chunk).last.tobytes()
 
 
-def play(runner: OnnxRunner, slot: int, rng: random.Random | None) -> list[bytes]:
+def play(runner: Runner, slot: int, rng: random.Random | None) -> list[bytes]:
     """The logits of a fixed sequence in `slot`; with a generator, other slots prefill and decode around it."""
     lengths = [0] * BATCH_SIZE
     company = (lambda: None) if rng is None else disturbance(runner, slot, lengths, rng)
@@ -73,13 +81,13 @@ def play(runner: OnnxRunner, slot: int, rng: random.Random | None) -> list[bytes
     return seen
 
 
-def disturbance(runner: OnnxRunner, slot: int, lengths: list[int], rng: random.Random) -> Callable[[], None]:
+def disturbance(runner: Runner, slot: int, lengths: list[int], rng: random.Random) -> Callable[[], None]:
     """Lets some other slot start a new prompt, grow, or leave."""
 
     def disturb() -> None:
         other = rng.choice([index for index in range(BATCH_SIZE) if index != slot])
         if rng.random() < 0.6:
-            prompt = tuple(rng.randrange(VOCAB_SIZE) for _ in range(rng.randint(1, 60)))
+            prompt = tuple(rng.randrange(VOCAB_SIZE) for _ in range(rng.randint(1, MAX_SEQ_LEN - 1)))
             for _ in prefill(runner, other, prompt):
                 pass
             lengths[other] = len(prompt)
@@ -91,11 +99,11 @@ def disturbance(runner: OnnxRunner, slot: int, lengths: list[int], rng: random.R
 
 @pytest.mark.parametrize("seed", range(4))
 def test_logits_are_bit_equal_in_any_slot_and_company(artifact: Artifact, seed: int) -> None:
-    runner = OnnxRunner(artifact.path, artifact.manifest)
+    runner = load_runner(artifact.path, artifact.manifest)
     alone = play(runner, slot=0, rng=None)
     rng = random.Random(seed)
     assert play(runner, rng.randrange(BATCH_SIZE), rng) == alone
-    assert play(OnnxRunner(artifact.path, artifact.manifest), slot=seed, rng=None) == alone
+    assert play(load_runner(artifact.path, artifact.manifest), slot=seed, rng=None) == alone
 
 
 def random_request(rng: random.Random, name: str) -> GenerationRequest:
@@ -155,6 +163,6 @@ def test_a_reused_beginning_changes_no_bit(artifact: Artifact) -> None:
 
 def test_the_logits_do_differ_between_sequences(artifact: Artifact) -> None:
     """Guards the tests above: a runner that ignored its input would pass them."""
-    runner = OnnxRunner(artifact.path, artifact.manifest)
+    runner = load_runner(artifact.path, artifact.manifest)
     first, second = (list(prefill(runner, 0, PROMPT[:n]))[-1] for n in (10, 11))
     assert not np.array_equal(np.frombuffer(first, np.float32), np.frombuffer(second, np.float32))

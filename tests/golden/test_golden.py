@@ -1,7 +1,13 @@
-"""Every architecture row, through the real compiler, against transformers."""
+"""Every architecture row, through the real compiler, against transformers, on both engines.
+
+A row takes the C++ compiler a minute or two. So inductor's libraries are computed by torch (`eager_libraries`) but for
+the row in COMPILED, whose model has two kinds of layers with windows, softcaps, sandwich norms and qk norms.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +21,29 @@ from llmpack.artifact.reader import Artifact
 from llmpack.proof.report import find_report
 from llmpack.proof.rows import RowProgram
 from llmpack.runtime.chunk_plan import plan_chunks
-from llmpack.runtime.onnx_runner import OnnxRunner
-from llmpack.runtime.runner import DecodeBatch, PrefillChunk
-from tests.golden.cases import BATCH_SIZE, CASES, DECODE_BUCKETS, MAX_SEQ_LEN, PREFILL_BUCKETS, WINDOW, GoldenCase
+from llmpack.runtime.load import load_runner
+from llmpack.runtime.runner import DecodeBatch, PrefillChunk, Runner
+from tests.golden.cases import (
+    BATCH_SIZE,
+    CASES,
+    COMPILES_LIBRARIES,
+    DECODE_BUCKETS,
+    MAX_SEQ_LEN,
+    PREFILL_BUCKETS,
+    WINDOW,
+    GoldenCase,
+)
 from tests.runtime.letters import generate
 from tests.runtime.shapes import make_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.compile]
 
+COMPILED = "gemma3_text-alternating"
+RUNS = [
+    *((case, "onnxruntime") for case in CASES),
+    *((case, "eager") for case in CASES),
+    *(pytest.param((case, "inductor"), marks=COMPILES_LIBRARIES) for case in CASES if case.name == COMPILED),
+]
 TOLERANCE = 2e-5  # Of the largest logit: float32 rounding through four layers.
 
 
@@ -44,7 +65,7 @@ class Golden:
     case: GoldenCase
     model: Any
     artifact: Artifact
-    runner: OnnxRunner
+    runner: Runner
 
     @property
     def pad_to(self) -> int:
@@ -78,14 +99,20 @@ class Golden:
         return np.array(self.runner.decode(DecodeBatch(first, bucket, ids, lengths))[slot - first])
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
-def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Golden:
+@pytest.fixture(scope="module", params=RUNS, ids=lambda run: f"{run[0].name}-{run[1]}")
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+    from tests.golden.eager_libraries import eager_libraries
+
+    case, engine = request.param
+    with eager_libraries() if engine == "eager" else nullcontext():
+        yield build_golden(case, tmp_path_factory.mktemp(case.name), "inductor" if engine == "eager" else engine)
+
+
+def build_golden(case: GoldenCase, directory: Path, engine: str) -> Golden:
     from llmpack.compiler.compile import compile_model
     from llmpack.plan.options import CompileOptions
     from tests.golden.models import write_model
 
-    case: GoldenCase = request.param
-    directory: Path = tmp_path_factory.mktemp(case.name)
     model = write_model(case, directory / "checkpoint")
     options = CompileOptions(
         model=str(directory / "checkpoint"),
@@ -94,10 +121,12 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         batch_size=BATCH_SIZE,
         prefill_buckets=PREFILL_BUCKETS,
         decode_buckets=DECODE_BUCKETS,
-        logits=True,
+        engine=engine,
+        dtype="float32",
+        logits=engine == "onnxruntime",
     )
     artifact = compile_model(options)
-    return Golden(case, model, artifact, OnnxRunner(artifact.path, artifact.manifest, num_threads=1))
+    return Golden(case, model, artifact, load_runner(artifact.path, artifact.manifest, num_threads=1))
 
 
 def tokens(count: int, seed: int = 0) -> list[int]:
@@ -115,7 +144,8 @@ def test_the_compile_proved_it(golden: Golden) -> None:
     assert report.passed
     ran = {program for case in report.cases for program in case.programs}
     slots = {f"prefill-{b}" for b in PREFILL_BUCKETS} | {f"decode-{b}" for b in DECODE_BUCKETS}
-    assert slots | {"head", "logits"} <= ran
+    rows = {"logits"} if golden.artifact.manifest.engine == "onnxruntime" else set()
+    assert slots | {"head"} | rows <= ran
 
 
 @pytest.mark.parametrize("length", [1, 5, 8, 13, 16], ids=lambda n: f"prompt-{n}")
@@ -136,10 +166,16 @@ def test_prefill_to_the_very_end_of_a_slot(golden: Golden) -> None:
     assert_close(golden.prefill(2, ids), golden.reference(ids))
 
 
+def row_program(golden: Golden) -> RowProgram:
+    if golden.artifact.manifest.engine != "onnxruntime":
+        pytest.skip("the program `logits` is an ONNX model")
+    return RowProgram(golden.artifact.path / LOGITS_PATH)
+
+
 @pytest.mark.parametrize("pads_left", [True, False], ids=["padded-left", "padded-right"])
 def test_whole_rows_beside_each_other_are_each_as_alone(golden: Golden, pads_left: bool) -> None:
     rows = [tokens(count, seed=count) for count in (MAX_SEQ_LEN, 1, 23)]
-    program = RowProgram(golden.artifact.path / LOGITS_PATH)
+    program = row_program(golden)
     for row, logits in zip(rows, program.run(rows, pads_left=pads_left), strict=True):
         assert_close(logits, golden.reference(row))
 
@@ -150,7 +186,7 @@ def test_left_padding_is_what_transformers_computes_from_the_same_mask(golden: G
     rows = [tokens(count, seed=count) for count in (40, 17)]
     if golden.pad_to:
         pytest.skip("transformers picks the rope table by the length of the batch")
-    given = RowProgram(golden.artifact.path / LOGITS_PATH).run(rows, pads_left=True)
+    given = row_program(golden).run(rows, pads_left=True)
     for logits, reference in zip(given, masked_logits(golden.model, rows), strict=True):
         assert_close(logits, reference)
 

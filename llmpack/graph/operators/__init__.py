@@ -1,1 +1,1 @@
-"""The operators that matter, named once for the decoder and lowered more than once: over slots and over whole rows."""
+"""The operators that matter, named once for the decoder and lowered more than once: to ONNX and to plain torch."""

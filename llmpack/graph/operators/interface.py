@@ -1,7 +1,8 @@
 """What the decoder asks of a lowering.
 
 decoder --> Operators --+-- operators/onnx.py         over slots: one ONNX node each
-                        `-- operators/whole_rows.py   without a cache: old standard operators
+                        |-- operators/whole_rows.py   without a cache: old standard operators
+                        `-- operators/inductor.py     over slots: plain torch that inductor fuses
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Operators(Protocol):
         state: SlotState,
         spec: AttentionSpec,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns ([B, T, H * E] attention, new keys, new values).
+        """Returns ([B, T, H * E] attention, in float32 or the cache's dtype, new keys, new values).
 
         The call's keys and values are written to the slots first; a token attends to what its slot holds up to and
         including its own position, within the window.
