@@ -75,7 +75,8 @@ def main(directory: Path, name: str) -> None:
         else:
             break
     model.close()
-    tell(closed=True, errors=triton.Logger.errors, threads=[thread.name for thread in threading.enumerate()])
+    threads = [thread.name for thread in threading.enumerate()]
+    tell(closed=True, errors=triton.Logger.errors, threads=threads, socket=group.address(0).replace("\0", "@"))
 
 
 if __name__ == "__main__":

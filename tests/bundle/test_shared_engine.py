@@ -162,7 +162,8 @@ def test_instances_end_in_any_order(start: Start, first: int) -> None:
         fact = instance.close()
         assert fact["errors"] == []
         assert not [name for name in fact["threads"] if name.startswith("llmpack")]
-    assert "llmpack-triton" not in Path("/proc/net/unix").read_text(encoding="utf-8")
+    assert fact["socket"].startswith("@llmpack-triton-")
+    assert fact["socket"] not in Path("/proc/net/unix").read_text(encoding="utf-8")
 
 
 def test_a_host_that_ends_lets_running_requests_finish(start: Start) -> None:
