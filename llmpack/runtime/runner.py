@@ -1,7 +1,8 @@
 """What an engine must be able to do with compiled programs, whichever library executes them.
 
-Runners: `runtime/onnx_runner.py` (ONNX Runtime) and `runtime/paper_runner.py` (arithmetic on paper, for tests of
-everything above the runner). The letters are B slots, T tokens of a call, S cache length, V vocabulary.
+Runners: `runtime/onnx_runner.py` (ONNX Runtime), `runtime/inductor_runner.py` (native libraries over torch) and
+`runtime/paper_runner.py` (arithmetic on paper, for tests of everything above the runner). The letters are B slots, T
+tokens of a call, S cache length, V vocabulary.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ class Resources:
 
 def need_of_llmpack(manifest: Manifest, weights_bytes: int) -> Resources:
     """An upper bound: the shared map of the weights, a packed copy for each program of `PREPACKED`, the full cache."""
-    num_copies = sum(program.kind in PREPACKED for program in manifest.programs)
+    packs = manifest.engine == "onnxruntime"  # Inductor's weights lie packed in the file.
+    num_copies = sum(program.kind in PREPACKED for program in manifest.programs) if packs else 0
     return Resources(
         parts=(
             ("weights, mapped", weights_bytes),
