@@ -10,6 +10,7 @@ from llmpack import __version__
 from llmpack.artifact.manifest import Manifest
 from llmpack.bundle.options import EmitPlan
 from llmpack.bundle.rendering import BundleFile, render_template
+from llmpack.bundle.requirement import serving_requirement, torch_index_line
 from llmpack.bundle.triton_config import ModelConfig, render_config
 from llmpack.bundle.triton_models import (
     ARTIFACT_DIR,
@@ -55,6 +56,8 @@ def build_triton_files(plan: EmitPlan, manifest: Manifest) -> list[BundleFile]:
         "DOCKER_OPTIONS": "",
         "DOCKER_VOLUMES": _docker_volumes(plan, '"$here":/models:ro'),
         "DOCKER_COMMAND": "/models/serve.sh",
+        "LLMPACK": serving_requirement(manifest.engine),
+        "TORCH_INDEX": torch_index_line(manifest.engine),
     }
     pieces = {"PREPARE": "prepare_llmpack", "DOCKER_INSTALL": "install_llmpack"}
     values |= {name: render_template(piece, values).rstrip("\n") for name, piece in pieces.items()}

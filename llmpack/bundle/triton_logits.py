@@ -17,6 +17,7 @@ from llmpack.artifact.manifest import LOGITS_PATH, Manifest, TensorSpec
 from llmpack.artifact.reader import Artifact
 from llmpack.bundle.options import EmitPlan
 from llmpack.bundle.rendering import BundleFile, render_template
+from llmpack.bundle.requirement import serving_requirement, torch_index_line
 from llmpack.bundle.triton_config import EnsembleConfig, EnsembleStep, ModelConfig, TensorConfig, render_config
 from llmpack.bundle.triton_files import client_files, describe_artifact, launch_files
 from llmpack.bundle.triton_runtime import tokenisation
@@ -154,6 +155,8 @@ def _values(plan: EmitPlan, manifest: Manifest) -> dict[str, str]:
         "DOCKER_COMMAND": "/models/serve.sh",
         "DOCKER_INSTALL": "",
         "PREPARE": "",
+        "LLMPACK": serving_requirement(manifest.engine),
+        "TORCH_INDEX": torch_index_line(manifest.engine),
     }
     if plan.target == "triton-ensemble":  # its tokenizer is llmpack's
         pieces = {"PREPARE": ("prepare_llmpack", "prepare_verify"), "DOCKER_INSTALL": ("install_llmpack",)}

@@ -13,16 +13,26 @@ from pathlib import Path
 import msgspec
 
 from llmpack import __version__
-from llmpack.artifact.manifest import LOGITS_PATH, MANIFEST_NAME, Program, TensorSpec
+from llmpack.artifact.manifest import (
+    LOGITS_PATH,
+    MANIFEST_NAME,
+    EngineName,
+    Program,
+    RuntimeRange,
+    TensorSpec,
+)
 from llmpack.artifact.writer import ArtifactWriter
 from tests.artifact.samples import fill, make_draft
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def write_sample(target: Path, *, logits: bool = False) -> Path:
+def write_sample(target: Path, *, logits: bool = False, engine: EngineName = "onnxruntime") -> Path:
     """The sample artifact with what `validate` wants of a checkpoint's config, and with the program `logits` or not."""
     draft = make_draft()
+    if engine == "inductor":
+        runtime = RuntimeRange(name="torch", minimum="2.13.0", below="2.14")
+        draft = msgspec.structs.replace(draft, engine=engine, runtime=runtime)
     with ArtifactWriter(target) as writer:
         fill(writer.path)
         (writer.path / "config.json").write_text('{"model_type": "llama", "eos_token_id": [2, 7]}', encoding="utf-8")

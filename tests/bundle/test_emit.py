@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from llmpack import __version__
 from llmpack.artifact.reader import open_artifact
 from llmpack.artifact.weights_file import WEIGHTS_PATH
 from llmpack.bundle import triton_files
@@ -200,3 +201,13 @@ def test_artifacts_that_no_engine_of_triton_runs(tmp_path: Path) -> None:
     write_foreign(source, "optimum-neuron")
     with pytest.raises(ArtifactError, match="no engine of Triton's vLLM backend runs it.*optimum-neuron"):
         emit_triton(source, tmp_path / "bundle", EmitOptions("triton-vllm"))
+
+
+@pytest.mark.parametrize("target", ["triton", "triton-python"])
+def test_torch_is_installed_where_the_artifact_needs_it(tmp_path: Path, target: TritonTarget) -> None:
+    emit_triton(write_sample(tmp_path / "artifact", engine="inductor"), tmp_path / "bundle", EmitOptions(target))
+    dockerfile = (tmp_path / "bundle" / "Dockerfile").read_text()
+    assert f"ARG LLMPACK=llmpack[inductor]=={__version__}\n" in dockerfile
+    assert "ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu\n" in dockerfile
+    for name in ("README.md", "serve.sh"):
+        assert f"'llmpack[inductor]=={__version__}'" in (tmp_path / "bundle" / name).read_text()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmpack import __version__
 from llmpack.artifact.reader import open_artifact
 from llmpack.bundle.openai import files
 from llmpack.bundle.openai.command import quote_systemd
@@ -235,3 +236,12 @@ def test_artifacts_that_the_server_does_not_serve(tmp_path: Path, kind: str, ser
     source = write_foreign(tmp_path / "foreign", kind)
     with pytest.raises(ArtifactError, match=message):
         emit_openai(source, tmp_path / "bundle", OpenAIOptions(server))  # type: ignore[arg-type]
+
+
+def test_torch_is_installed_where_the_artifact_needs_it(tmp_path: Path) -> None:
+    emit_openai(write_sample(tmp_path / "artifact", engine="inductor"), tmp_path / "bundle")
+    dockerfile = (tmp_path / "bundle" / "Dockerfile").read_text()
+    assert f"ARG LLMPACK=llmpack[inductor]=={__version__}\n" in dockerfile
+    assert "ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu\n" in dockerfile
+    assert "No torch" not in dockerfile
+    assert f"pip install 'llmpack[inductor]=={__version__}'" in (tmp_path / "bundle" / "serve.sh").read_text()

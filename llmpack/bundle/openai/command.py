@@ -30,6 +30,7 @@ class ServerCommand:
             artifact's directory, which every place calls otherwise.
         api_key_variable: Variable that the server takes its API key from.
         variables: Prefix of the variables that the launch script reads.
+        requirement: What pip installs: `vllm==0.13.0`.
     """
 
     engine: str
@@ -38,11 +39,7 @@ class ServerCommand:
     arguments: tuple[tuple[str | None, str | None], ...]
     api_key_variable: str
     variables: str
-
-    @property
-    def requirement(self) -> str:
-        """What pip installs: `vllm==0.13.0`."""
-        return f"{self.engine}=={self.release}"
+    requirement: str
 
     def groups(self, place: Place, quote: Callable[[str], str]) -> list[list[str]]:
         """The words by argument, the program first; the place's own are quoted already."""
@@ -68,7 +65,7 @@ class Place:
     port: str
 
 
-def build_llmpack_command(model_name: str) -> ServerCommand:
+def build_llmpack_command(model_name: str, requirement: str) -> ServerCommand:
     """`llmpack serve` with all that was compiled, which is what it serves unless told otherwise."""
     return ServerCommand(
         engine="llmpack",
@@ -81,6 +78,7 @@ def build_llmpack_command(model_name: str) -> ServerCommand:
         ),
         api_key_variable=API_KEY_VARIABLE,
         variables="LLMPACK",
+        requirement=requirement,
     )
 
 
@@ -94,9 +92,10 @@ def build_vllm_command(model_name: str, engine: VllmEngine) -> ServerCommand:
     assert found is not None, "both engines have a vocabulary"
     vocabulary, known_release = found
     wished = engine.arguments | {"served_model_name": model_name, "shutdown_timeout": SHUTDOWN_TIMEOUT_S}
+    release = engine.release or vocabulary.releases[-1]
     return ServerCommand(
         engine=engine.name,
-        release=engine.release or vocabulary.releases[-1],
+        release=release,
         program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
         arguments=tuple(
             ("--" + name.replace("_", "-"), None if name in engine.artifact_arguments else str(value))
@@ -105,6 +104,7 @@ def build_vllm_command(model_name: str, engine: VllmEngine) -> ServerCommand:
         ),
         api_key_variable="VLLM_API_KEY",
         variables="SERVE",
+        requirement=f"{engine.name}=={release}",
     )
 
 

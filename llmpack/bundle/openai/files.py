@@ -28,6 +28,8 @@ from llmpack.bundle.triton_files import RBLN_INDEX
 
 _PYTHON_IMAGE = "python:3.12.12-slim-bookworm"
 _RBLN_PYTHON_IMAGE = "python:3.10.19-slim-bookworm"  # Source: the vendor's guide, whose container has Python 3.10
+_LIGHT_NOTE = "No torch, no transformers: serving needs neither."
+_LIBRARIES_NOTE = "torch runs the artifact's libraries; no transformers and no compiler are needed."
 _PROMPTS = {True: "What is the capital of France?", False: "Once upon a time"}
 _ROUTES = {True: "chat/completions", False: "completions"}
 
@@ -124,6 +126,8 @@ def _install_values(plan: OpenAIPlan) -> Values:
     index = f"--extra-index-url {RBLN_INDEX} " if command.engine == "vllm-rbln" else ""
     values = {
         "REQUIREMENT": command.requirement,
+        "TORCH_INDEX": plan.torch_index,
+        "INSTALL_NOTE": _LIBRARIES_NOTE if plan.torch_index else _LIGHT_NOTE,
         "PIP_ARGUMENTS": index + command.requirement,
         "ADD_USER": f"useradd --uid {USER_ID} --user-group --no-create-home --shell /usr/sbin/nologin server",
         "ADD_CACHE": f"install --directory --owner={USER_ID} --group={USER_ID} {CACHE_DIR}",

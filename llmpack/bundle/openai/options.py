@@ -14,6 +14,7 @@ from llmpack.artifact.weights_file import WEIGHTS_PATH
 from llmpack.bundle.openai.command import ServerCommand, build_llmpack_command, build_vllm_command
 from llmpack.bundle.openai.resources import Resources, need_of_llmpack, need_of_vllm
 from llmpack.bundle.options import LATEST_RELEASE, resolve_model_name, unknown_choice
+from llmpack.bundle.requirement import serving_requirement, torch_index_line
 from llmpack.bundle.vllm_engine import choose_engine
 from llmpack.errors import ArtifactError, UsageError
 from llmpack.validate.artifacts.detect import read_facts
@@ -69,6 +70,7 @@ class OpenAIPlan:
         has_chat_template: Whether the model takes part in conversations.
         artifact_facts: One sentence about the artifact.
         capacity: Sequences at once and tokens of each.
+        torch_index: Line of the Dockerfile that tells where torch comes from; empty where nothing needs it.
     """
 
     model_name: str
@@ -80,6 +82,7 @@ class OpenAIPlan:
     has_chat_template: bool
     artifact_facts: str
     capacity: tuple[int, int]
+    torch_index: str = ""
 
     @property
     def loads_from_hub(self) -> bool:
@@ -147,7 +150,7 @@ def _plan_llmpack(options: OpenAIOptions, directory: Path) -> OpenAIPlan:
     name = resolve_model_name(options.model_name, manifest.source.model)
     return OpenAIPlan(
         model_name=name,
-        command=build_llmpack_command(name),
+        command=build_llmpack_command(name, serving_requirement(manifest.engine)),
         resources=need_of_llmpack(manifest, _weights_bytes(manifest)),
         image=options.image or _image_name(name, "llmpack", __version__),
         model_dir=artifact.path.resolve(),
@@ -155,6 +158,7 @@ def _plan_llmpack(options: OpenAIOptions, directory: Path) -> OpenAIPlan:
         has_chat_template=manifest.chat_template_sha256 is not None,
         artifact_facts=_describe(manifest.source.model, manifest.batch_size, manifest.max_seq_len, "llmpack"),
         capacity=(manifest.batch_size, manifest.max_seq_len),
+        torch_index=torch_index_line(manifest.engine),
     )
 
 
