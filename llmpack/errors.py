@@ -18,6 +18,7 @@
     |-- UnreadableConfig              a file that cannot be read as a serving config
     |-- FixError                      a serving config that cannot be corrected where it lies
     |-- EngineError                   the engine stopped and cannot serve
+    |-- BenchError                    a measurement that could not be made
     `-- RequestError (ValueError)     one request is refused; the engine goes on
         |-- ContextLengthExceeded
         |-- DuplicateRequest
@@ -159,6 +160,10 @@ class FixError(LlmpackError):
 
 class EngineError(LlmpackError):
     """The engine stopped; no request can be served until it is restarted."""
+
+
+class BenchError(LlmpackError):
+    """A measurement could not be made: a server that does not start or answer, a request that failed."""
 
 
 class RequestError(LlmpackError, ValueError):

@@ -1,10 +1,12 @@
-"""The JSON Schema of the manifest, made from its types; published beside this module."""
+"""JSON Schemas made from types; the manifest's is published beside this module."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -20,20 +22,31 @@ def build_schema() -> dict[str, Any]:
 
     Relations between fields (`artifact/consistency.py`) cannot be said in it.
     """
-    (root,), components = msgspec.json.schema_components([Manifest], ref_template="#/$defs/{name}")
+    return describe_type(Manifest, "llmpack artifact manifest (llmpack.json)", (manifest_module,))
+
+
+def describe_type(root: type, title: str, modules: Sequence[ModuleType]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a struct, with the docstrings of all structs in it.
+
+    Args:
+        root: The struct of the whole document.
+        title: Of the schema.
+        modules: Where the structs are defined.
+    """
+    (reference,), components = msgspec.json.schema_components([root], ref_template="#/$defs/{name}")
     for name, component in components.items():
-        _describe(component, getattr(manifest_module, name))
+        _describe(component, next(getattr(module, name) for module in modules if hasattr(module, name)))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "llmpack artifact manifest (llmpack.json)",
-        **root,
+        "title": title,
+        **reference,
         "$defs": components,
     }
 
 
-def encode_schema() -> bytes:
-    """The bytes of `manifest.schema.json`."""
-    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
+def encode_schema(schema: dict[str, Any]) -> bytes:
+    """The bytes of a published schema."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 def _describe(component: dict[str, Any], owner: type) -> None:

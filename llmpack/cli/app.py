@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from llmpack import __version__
+from llmpack.cli.bench import bench
 from llmpack.cli.chat import chat
 from llmpack.cli.compile import compile_command
 from llmpack.cli.console import EXIT_CODES, run_and_exit
@@ -56,6 +57,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "generate": generate,
     "chat": chat,
     "serve": serve,
+    "bench": bench,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, epilog=EXIT_CODES)(_command)

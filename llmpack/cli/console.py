@@ -7,7 +7,7 @@ Exit codes: 0 done; 1 a check failed (a proof, an integrity check); 2 the input 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -78,6 +78,29 @@ def _print_table(title: str, rows: list[tuple[str, str]]) -> None:
     for name, value in rows:
         table.add_row(name, Text(value))
     Console(highlight=False).print(table)
+
+
+def print_grid(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under a title and a header on stdout: a table before a person, aligned lines of any length in a pipe."""
+    if sys.stdout.isatty():
+        _print_rich_grid(title, header, rows)
+        return
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows)]
+    typer.echo("\n".join([title, *lines, ""]))
+
+
+def _print_rich_grid(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table, "")
 
 
 def format_bytes(num_bytes: int) -> str:

@@ -19,7 +19,7 @@ def facts(artifact: Path) -> dict[str, Any]:
 
 
 def test_published_schema_is_up_to_date() -> None:
-    assert SCHEMA_PATH.read_bytes() == encode_schema(), "run scripts/write_schema.py"
+    assert SCHEMA_PATH.read_bytes() == encode_schema(build_schema()), "run scripts/write_schema.py"
 
 
 def test_schema_is_a_schema_and_accepts_a_real_manifest(facts: dict[str, Any]) -> None:

@@ -21,7 +21,9 @@ def test_import_llmpack_is_light() -> None:
     assert loaded_after("import llmpack") == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["inspect", "--help"], ["compile", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["inspect", "--help"], ["compile", "--help"], ["bench", "--help"]]
+)
 def test_help_is_light(arguments: list[str]) -> None:
     code = (
         "import sys\n"
