@@ -80,7 +80,8 @@ def test_a_chat_stream_byte_for_byte(shared_server: Running) -> None:
         start + b'"choices":[{"index":0,"delta":{"content":":"},"logprobs":null,'
         b'"finish_reason":null}],"usage":null}\n\n',
         start + b'"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}\n\n',
-        start + b'"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11}}\n\n',
+        start + b'"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,'
+        b'"prompt_tokens_details":{"cached_tokens":0}}}\n\n',
         b"data: [DONE]\n\n",
     ]
 
