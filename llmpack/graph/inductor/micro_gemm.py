@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch._inductor.select_algorithm  # Before the code generators: they import each other in this order.
+from torch._inductor import cpu_vec_isa
 from torch._inductor.codegen.common import KernelTemplate
 from torch._inductor.codegen.cpp_micro_gemm import (
     CppMicroGemm,
@@ -24,7 +25,6 @@ from torch._inductor.codegen.cpp_micro_gemm import (
     micro_gemm_configs,
     register_micro_gemm,
 )
-from torch._inductor.cpu_vec_isa import VecAVX512VNNI
 
 from llmpack.artifact.library_program import PACKED_ROWS
 
@@ -121,12 +121,13 @@ def register() -> None:
     """Makes inductor choose the kernel from now on, in this process. May be called again."""
     if RegisterTileGemm in micro_gemm_configs:
         return
+    _leave_out_amx()
     # Kernels for VNNI outrank those for plain AVX-512; every CPU with AVX512_BF16 has both.
     configs = [
         config
         for dtype, depth in ((torch.float32, 1), (torch.bfloat16, 2))
         for config in generate_gemm_config(  # type: ignore[no-untyped-call]
-            VecAVX512VNNI,
+            cpu_vec_isa.VecAVX512VNNI,
             [(_TILE_ROWS, PACKED_ROWS, depth)],
             input_dtype=dtype,
             output_dtype=torch.float32,
@@ -134,3 +135,10 @@ def register() -> None:
         )
     ]
     register_micro_gemm(*configs)(RegisterTileGemm)  # type: ignore[no-untyped-call]
+
+
+def _leave_out_amx() -> None:
+    """Hides AMX from inductor: its kernels for it outrank this one and want the weights packed in another way."""
+    supported = cpu_vec_isa.supported_vec_isa_list
+    supported[:] = [isa for isa in supported if not isinstance(isa, cpu_vec_isa.VecAMX)]
+    cpu_vec_isa.valid_vec_isa_list.cache_clear()
