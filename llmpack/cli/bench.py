@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from llmpack.bench.triton_bench import TritonBenchOptions
     from llmpack.bench.workload import WorkloadName
 
+_CONCURRENCY = "1,4,8,16"
+_PROMPT_FORMAT = "ids"
+
 
 def bench(
     artifact: ArtifactArgument,
@@ -28,7 +31,7 @@ def bench(
     ] = None,
     concurrency: Annotated[
         str, typer.Option("--concurrency", help="Requests at a time in W1; at most the compiled batch_size.")
-    ] = "1,4,8,16",
+    ] = _CONCURRENCY,
     repeat: Annotated[int, typer.Option("--repeat", help="Rounds, after one that does not count.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Of the random prompts.")] = 0,
     num_threads: Annotated[
@@ -43,7 +46,7 @@ def bench(
     api_key: Annotated[str | None, typer.Option("--api-key", help="Sent to those servers.")] = None,
     prompt_format: Annotated[
         str, typer.Option("--prompt-format", help="ids, or text for servers that take no token ids.")
-    ] = "ids",
+    ] = _PROMPT_FORMAT,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw throughput and latency of W1.")
     ] = None,
@@ -54,8 +57,9 @@ def bench(
         ),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=1, help="Of each output with --triton; fewer take less time.")
-    ] = 128,
+        int | None,
+        typer.Option("--max-tokens", min=1, help="Of each output with --triton; fewer take less time. [default: 128]"),
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -73,9 +77,22 @@ def bench(
     if triton is not None:
         from llmpack.bench.triton_bench import TritonBenchOptions
 
-        _refuse_beside_triton(workload=workload, against=against, model=model, plot=plot, api_key=api_key)
-        _bench_triton(artifact, TritonBenchOptions(triton, repeat, seed, max_tokens), as_json=as_json)
+        _refuse(
+            "means nothing beside --triton",
+            workload=workload,
+            against=against,
+            model=model,
+            plot=plot,
+            api_key=api_key,
+            num_threads=num_threads,
+            concurrency=concurrency if concurrency != _CONCURRENCY else None,
+            prompt_format=prompt_format if prompt_format != _PROMPT_FORMAT else None,
+        )
+        length = {} if max_tokens is None else {"max_tokens": max_tokens}
+        _bench_triton(artifact, TritonBenchOptions(triton, repeat, seed, **length), as_json=as_json)
         return
+    _refuse("means nothing without --triton", max_tokens=max_tokens)
+    _refuse("means nothing without --against", api_key=None if against else api_key)
     from llmpack.bench.bench import BenchOptions, run_bench
     from llmpack.bench.plot import check_plot, draw
     from llmpack.cli.bench_tables import show_report
@@ -102,12 +119,14 @@ def bench(
         draw(report, plot)
 
 
-def _refuse_beside_triton(**options: object) -> None:
+def _refuse(reason: str, **options: object) -> None:
+    """Raises UsageError when one of the options was given."""
     from llmpack.errors import UsageError
 
     for name, value in options.items():
         if value:
-            raise UsageError("means nothing beside --triton", where=f"--{name.replace('_', '-')}", given=value)
+            shown = "a key" if name == "api_key" else value
+            raise UsageError(reason, where=f"--{name.replace('_', '-')}", given=shown)
 
 
 def _stop_servers_on_sigterm() -> None:

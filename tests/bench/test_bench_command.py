@@ -57,6 +57,11 @@ def report_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         (["--against", "http://a:1", "--against", "http://a:1"], "the same server is given twice"),
         (["--prompt-format", "tokens"], "unknown choice in --prompt-format; given: tokens; allowed: ids, text"),
         (["--triton", ".", "--plot", "x.png"], "means nothing beside --triton in --plot"),
+        (["--triton", ".", "--concurrency", "8"], "means nothing beside --triton in --concurrency"),
+        (["--triton", ".", "--num-threads", "2"], "means nothing beside --triton in --num-threads"),
+        (["--triton", ".", "--prompt-format", "text"], "means nothing beside --triton in --prompt-format"),
+        (["--max-tokens", "8"], "means nothing without --triton in --max-tokens"),
+        (["--api-key", "secret"], "means nothing without --against in --api-key; given: a key"),
     ],
 )
 def test_options_that_cannot_be_used(sample: Path, options: list[str], message: str) -> None:
